@@ -1,0 +1,210 @@
+"""The ``memtrace`` key of a capture, format 1: what the recorder writes and the reader expects.
+
+A capture is a torch memory snapshot (pickle protocol 4, plain containers, numbers and strings)
+with its own keys untouched and one key ``memtrace`` more, so that pytorch.org/memory_viz opens it
+too. The TypedDicts below are the contract between capture/ and everything that reads.
+Columns are plain lists of equal length (numpy arrays would need globals to unpickle).
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+FORMAT = 1
+
+
+class TensorInfo(TypedDict):
+    """A tensor proxy of a Thunder trace, or a tensor argument of a call."""
+
+    name: str
+    shape: list[int]
+    dtype: str  # "bfloat16", "float32", "int64", …
+    device: str  # "cuda:0", "cpu"
+
+
+class Marks(TypedDict):
+    """Moments the recorder saw, oldest first, as columns.
+
+    ``kind``: "call" (outermost call of a compiled or watched module), "backward", "optimizer",
+    "step" (memtrace.step()), "profiler_step", "compile", "peak_reset" (the script or
+    --check-driver reset the driver's peak statistics), "start", "end".
+    ``edge``: "begin", "end", or "" for a moment without length.
+    ``event[k]``: for each device the number of alloc, free and segment events of its history that
+    had happened at that mark: the mark lies just before event number event[k][d].  -1 where it
+    could not be had.
+    ``stats[k]``: for each device the driver's figures at that moment, in the order of
+    STAT_FIELDS; an empty list where they were not read.
+    """
+
+    kind: list[str]
+    edge: list[str]
+    name: list[str]
+    time_ns: list[int]  # epoch nanoseconds
+    event: list[list[int]]
+    stats: list[list[list[int]]]
+
+
+# Driver's figures at a mark, in bytes (torch.cuda.memory_stats keys "<name>.all.<current|peak>").
+STAT_FIELDS = (
+    "allocated_bytes.current",
+    "allocated_bytes.peak",
+    "reserved_bytes.current",
+    "reserved_bytes.peak",
+    "requested_bytes.current",
+    "requested_bytes.peak",
+)
+
+
+class Iteration(TypedDict):
+    """One repetition of the workload: marks ``begin`` (included) to ``end`` (excluded events)."""
+
+    index: int
+    begin: int  # number of the mark at which it begins
+    end: int  # number of the mark at which it ends
+    compiled: bool  # something was compiled within it: not a steady iteration
+    profiled: bool  # ran under torch.profiler
+    whole: bool  # False: the script ended or failed inside it
+    wall_ns: int
+
+
+class Operation(TypedDict):
+    """One operation inside a fusion (a subsymbol of a Thunder bound symbol)."""
+
+    text: str  # as Thunder prints it: 't1286 = prims.transpose(t651, (0, 1, 3, 2))'
+    name: str  # 'prims.transpose'
+    args: list[str]  # names of tensor arguments
+    outputs: list[TensorInfo]
+
+
+class ThunderSymbol(TypedDict):
+    """One bound symbol of an execution trace."""
+
+    name: str  # 'nvFusion0', 'torch_nll_loss_backward_impl', 'TorchCompile1', 'python_del'
+    line: int  # line in the source of the trace, 0 where it could not be found
+    args: list[str]
+    outputs: list[TensorInfo]
+    inside: list[Operation]  # empty unless it is a fusion
+
+
+class ThunderTrace(TypedDict):
+    phase: str  # "prologue", "forward", "backward"
+    filename: str  # 'thunder.computation_25': the name frames carry, and a key of ``sources``
+    symbols: list[ThunderSymbol]
+    inputs: list[TensorInfo]
+    outputs: list[TensorInfo]
+
+
+class ThunderModule(TypedDict):
+    """One program that Thunder compiled: one cache entry of one thunder.jit'ed callable."""
+
+    name: str  # stable from run to run: 'Qwen2ForCausalLM', 'model.layers.3', second one '…#2'
+    kind: str  # "module" or "function"
+    executors: list[str]
+    traces: list[ThunderTrace]
+    fx_filename: str  # '<eval_with_key>.12', '' when there was no FX graph
+
+
+class FxNode(TypedDict):
+    """A line of an FX graph that Dynamo made."""
+
+    line: int
+    node: str
+    module: str  # 'model.layers.3.self_attn', '' where unknown
+    module_class: str
+    source: str  # 'transformers/models/qwen2/modeling_qwen2.py:150', '' where unknown
+    target: str
+
+
+class ProfileOps(TypedDict):
+    """CPU-side events of the profiled iteration as columns, ordered by start."""
+
+    name: list[str]
+    kind: list[str]  # "cpu_op", "user_annotation", "cuda_runtime", "cuda_driver", "python"
+    thread: list[int]
+    start_ns: list[int]
+    duration_ns: list[int]
+    sequence: list[int]  # autograd sequence number, -1 none
+    forward_thread: list[int]  # the forward thread of a backward op, -1 none
+    correlation: list[int]  # launch correlation id, -1 none
+    shapes: list[str]  # input shapes as text, "" none
+
+
+class ProfileKernels(TypedDict):
+    """Device-side events of the profiled iteration as columns, ordered by start."""
+
+    name: list[str]
+    kind: list[str]  # "kernel", "gpu_memcpy", "gpu_memset"
+    device: list[int]
+    stream: list[int]
+    start_ns: list[int]
+    duration_ns: list[int]
+    correlation: list[int]
+    bytes: list[int]  # of a copy or set, -1 else
+
+
+class ProfileMemory(TypedDict):
+    """The profiler's [memory] events as columns, in the order they happened.
+
+    ``bytes`` are block sizes on CUDA (rounded; slack included), positive for an allocation and
+    negative for a free. ``op`` is the row in ProfileOps of the innermost cpu_op around it, -1 none.
+    """
+
+    addr: list[int]
+    bytes: list[int]
+    device: list[int]  # -1: host memory
+    thread: list[int]
+    time_ns: list[int]
+    op: list[int]
+
+
+class Profile(TypedDict):
+    iteration: int  # index in ``iterations``
+    ops: ProfileOps
+    kernels: ProfileKernels
+    memory: ProfileMemory
+
+
+class Peak(TypedDict):
+    """The driver's peaks over one stretch of one device's history, between two resets."""
+
+    device: int
+    begin: int  # event number, as in Marks.event; -1 unknown
+    end: int
+    allocated: int
+    requested: int
+    reserved: int
+    why: str  # "run" (no reset before it), "script" (the script's reset), "check" (--check-driver)
+
+
+class Device(TypedDict):
+    index: int
+    name: str
+    total_bytes: int
+    outside_bytes: int  # in use on the device outside the allocator at the end, -1 unknown
+    start_events: int  # events that preceded the recording: 0 when history began before the first
+    dropped_events: int  # events the ring dropped, 0 none
+    start_segments: list[dict[str, Any]]  # torch's segment dicts at the start; [] = none existed
+    peaks: list[Peak]
+
+
+class Meta(TypedDict):
+    """The whole key. ``facts`` is for people and comparisons: flat, JSON-like values only.
+
+    facts: tool, torch, thunder, nvfuser, transformers, python, cuda, gpu, device ("cuda"|"cpu"),
+    allocator_conf, allocator_backend, stacks, max_events, command (list), module (bool), cwd, git_commit, started
+    (epoch s), compilers (list: 'thunder(sdpa, torchcompile)', 'inductor', 'eager'), inputs (list of
+    TensorInfo of the outermost call), exit ({"kind": "ok"|"exception"|"exit"|"interrupt"|"oom",
+    "code": int, "message": str}), matmul/amp settings as they matter for memory,
+    profiler_error, notes (list of str: things the recorder noticed and a reader must be told).
+    """
+
+    format: int
+    label: str
+    facts: dict[str, Any]
+    devices: list[Device]
+    marks: Marks
+    iterations: list[Iteration]
+    profile: Profile | None
+    sources: dict[str, str]  # file name → text: Thunder traces, Inductor output, FX graph code
+    thunder: list[ThunderModule]
+    fx: dict[str, list[FxNode]]  # '<eval_with_key>.12' → nodes
