@@ -1,0 +1,188 @@
+"""Gives every lifetime of a replay its symbol.
+
+The evidence, strongest first: the innermost generated frame of the allocation's stack (Thunder's
+trace, Inductor's output), the profiler's operator for what autograd's C++ nodes allocated, the
+user's line for what PyTorch ran itself. What none of these names stays ``<unattributed>``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from memtrace.snapshot.columns import Frame, Int32, Recording
+from memtrace.symbols import eager, inductor, thunder
+from memtrace.symbols.alignment import align
+from memtrace.symbols.phases import Phases
+from memtrace.symbols.profiled import Operator, Operators, match_memory
+from memtrace.symbols.sources import Sources
+from memtrace.symbols.table import BEFORE, NOT_NAMED, Naming
+from memtrace.timeline import Lifetimes, Replay, find_windows
+
+
+@dataclass(frozen=True, slots=True)
+class Attribution:
+    """``rows[k]`` is the naming, in ``namings``, of the replay's lifetime k; shape (lifetimes,)."""
+
+    namings: list[Naming]
+    rows: Int32
+
+    def of(self, lifetime: int) -> Naming:
+        """The naming of one lifetime."""
+        return self.namings[self.rows[lifetime]]
+
+
+class _Interner:
+    def __init__(self) -> None:
+        self.items: list[Naming] = []
+        self._rows: dict[Naming, int] = {}
+
+    def row(self, naming: Naming) -> int:
+        row = self._rows.setdefault(naming, len(self.items))
+        if row == len(self.items):
+            self.items.append(naming)
+        return row
+
+
+def attribute(recording: Recording, replay: Replay, *, operators: bool = True) -> Attribution:
+    """Names every lifetime of ``replay``.
+
+    ``operators=False`` leaves the profiler's operator out of the names of allocations that have a
+    Python stack, so that a recording without a profile gives the same names as one with it.
+    """
+    lifetimes = replay.lifetimes
+    sources = Sources(recording.meta)
+    phases = Phases(recording.meta["marks"] if recording.meta else None, replay.device)
+    passes = phases.at(lifetimes.born)
+    generated = _name_generated(recording, lifetimes, sources)
+    eager_rows = [
+        k
+        for k, (born, stack) in enumerate(
+            zip(lifetimes.born.tolist(), lifetimes.stack.tolist(), strict=True)
+        )
+        if born >= 0 and generated[stack] is None
+    ]
+    found = _find_operators(recording, replay, eager_rows)
+    namer = _EagerNamer(recording, sources, found.line, operators)
+    table = _Interner()
+    before, rows = table.row(BEFORE), []
+    for k, (born, stack) in enumerate(
+        zip(lifetimes.born.tolist(), lifetimes.stack.tolist(), strict=True)
+    ):
+        if born < 0:
+            rows.append(before)
+            continue
+        naming = generated[stack] or namer.name(stack, passes[k], found.operators.get(k))
+        if naming.symbol.phase is None and naming.symbol.compiler is not None:
+            naming = replace(naming, symbol=replace(naming.symbol, phase=passes[k]))
+        rows.append(table.row(naming))
+    return Attribution(table.items, np.array(rows, dtype=np.int32))
+
+
+def _name_generated(
+    recording: Recording, lifetimes: Lifetimes, sources: Sources
+) -> dict[int, Naming | None]:
+    """The naming of each stack in use that ran generated code, None for the others."""
+    names: dict[int, Naming | None] = {}
+    for stack in np.unique(lifetimes.stack).tolist():
+        frames = recording.stacks.at(stack)
+        names[stack] = thunder.name_stack(frames, sources) or inductor.name_stack(frames, sources)
+    return names
+
+
+class _EagerNamer:
+    """Names allocations outside generated code, once for each stack, pass and operator."""
+
+    def __init__(
+        self,
+        recording: Recording,
+        sources: Sources,
+        forward_line: Callable[[int], Sequence[Frame]],
+        operators: bool,
+    ) -> None:
+        self._stacks = recording.stacks
+        self._sources = sources
+        self._forward_frames = forward_line
+        self._operators = operators
+        self._known: dict[tuple[int, str | None, Operator | None], Naming] = {}
+
+    def name(self, stack: int, phase: str | None, operator: Operator | None) -> Naming:
+        key = (stack, phase, operator)
+        if key not in self._known:
+            self._known[key] = self._make(*key)
+        return self._known[key]
+
+    def _make(self, stack: int, phase: str | None, operator: Operator | None) -> Naming:
+        frames = self._stacks.at(stack)
+        if eager.is_engine(frames):
+            if operator is None:
+                return NOT_NAMED if not frames else eager.name_stack(frames, phase, "", self._sources)
+            forward = self._forward_frames(operator.forward)
+            return eager.name_node(operator.name, operator.operation, phase, forward)
+        name = operator.name if operator and self._operators else ""
+        return eager.name_stack(frames, phase, name, self._sources)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    operators: dict[int, Operator]  # by lifetime
+    line: Callable[[int], Sequence[Frame]]  # frames of an allocation within a forward operator
+
+
+def _find_operators(recording: Recording, replay: Replay, eager_rows: list[int]) -> _Found:
+    """The operator of each eager lifetime: seen in the profiled iteration, carried to the others."""
+    profile = recording.meta.get("profile") if recording.meta else None
+    windows = [w for w in find_windows(recording, replay) if w.kind == "iteration"]
+    profiled = next((w for w in windows if w.profiled), None)
+    if profile is None or profiled is None:
+        return _Found({}, lambda row: ())
+    lifetimes = replay.lifetimes
+    born = lifetimes.born
+    operators = Operators(profile["ops"])
+    inside = np.flatnonzero((born >= profiled.begin) & (born < profiled.end))
+    device = -1 if recording.meta and recording.meta["facts"].get("device") == "cpu" else replay.device
+    matched = match_memory(profile["memory"], device, lifetimes.address[inside], inside)
+    named: dict[int, Operator] = {}
+    for k, row in matched.items():
+        if (operator := operators.describe(row)) is not None:
+            named[k] = operator
+    eager = np.array(eager_rows, dtype=np.int64)
+    keys = list(
+        zip(lifetimes.requested[eager].tolist(), _line_keys(recording, lifetimes, eager), strict=True)
+    )
+    model = [i for i, k in enumerate(eager_rows) if profiled.begin <= born[k] < profiled.end]
+    found = {eager_rows[i]: named[eager_rows[i]] for i in model if eager_rows[i] in named}
+    for window in windows:
+        if window is profiled:
+            continue
+        other = [i for i, k in enumerate(eager_rows) if window.begin <= born[k] < window.end]
+        for a, b in align([keys[i] for i in model], [keys[i] for i in other]):
+            if (operator := named.get(eager_rows[model[a]])) is not None:
+                found[eager_rows[other[b]]] = operator
+    stacks = _forward_stacks(operators, matched, lifetimes)
+    return _Found(found, lambda row: recording.stacks.at(stacks[row]) if row in stacks else ())
+
+
+def _line_keys(recording: Recording, lifetimes: Lifetimes, rows: np.ndarray) -> list[int]:
+    """A key for each lifetime's stack that leaves out how the iteration was called."""
+    keys: dict[tuple[Frame, ...], int] = {}
+    by_stack = {
+        stack: keys.setdefault(tuple(recording.stacks.at(stack)[:2]), len(keys))
+        for stack in np.unique(lifetimes.stack[rows]).tolist()
+    }
+    return [by_stack[stack] for stack in lifetimes.stack[rows].tolist()]
+
+
+def _forward_stacks(
+    operators: Operators, matched: dict[int, int], lifetimes: Lifetimes
+) -> dict[int, int]:
+    """For each operator around an allocation with a stack, that stack: it names the model's line."""
+    stacks: dict[int, int] = {}
+    for k, row in matched.items():
+        stack = int(lifetimes.stack[k])
+        while stack and row >= 0:
+            stacks.setdefault(row, stack)
+            row = operators.parent(row)
+    return stacks

@@ -1,0 +1,68 @@
+"""Names allocations that PyTorch made without a compiler: the operator and the user's line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from memtrace.snapshot.columns import Frame
+from memtrace.symbols.sources import Sources
+from memtrace.symbols.table import Naming, Symbol, short_path
+
+# Frames under which autograd's engine runs: what they name is the call of backward(), not the
+# operation. The profiler's operators say more.
+_ENGINE = ("torch/autograd/graph.py", "torch/autograd/__init__.py", "torch/_tensor.py")
+_OPTIMIZER = "torch/optim/"
+
+
+def name_stack(frames: Sequence[Frame], phase: str | None, operator: str, sources: Sources) -> Naming:
+    """The symbol of a stack without generated code.
+
+    ``phase`` is the pass by the recorder's marks, ``operator`` the profiler's word for what ran
+    ('aten::mm', 'MmBackward0'), '' where the profiler did not see it.
+    """
+    user = next((frame for frame in frames if _is_user(frame.filename)), None)
+    line = f"{short_path(user.filename)}:{user.line}" if user else ""
+    innermost = frames[0]
+    path = short_path(innermost.filename)
+    if path.startswith(_ENGINE):
+        phase = phase or "backward"
+    elif any(short_path(frame.filename).startswith(_OPTIMIZER) for frame in frames):
+        phase = "optimizer"
+    where = f"{path}:{innermost.line}"
+    if innermost.filename.startswith("<eval_with_key>"):  # a line of an FX graph, run as it is
+        statement = sources.statement(innermost.filename, innermost.line)
+        name = operator or (statement.callee if statement and statement.callee else innermost.name)
+        line = sources.fx_line(innermost.filename, innermost.line) or line
+        return Naming(Symbol("eager", "", phase, name, "", line), where)
+    return Naming(Symbol("eager", "", phase, operator or _function(innermost), "", line), where)
+
+
+def name_node(name: str, operation: str, phase: str | None, forward: Sequence[Frame]) -> Naming:
+    """The symbol of an autograd node that the profiler saw.
+
+    ``forward`` are the frames of the forward operator that made the node, empty where unknown:
+    they give the model's line.
+    """
+    user = next((frame for frame in forward if _is_user(frame.filename)), None)
+    line = f"{short_path(user.filename)}:{user.line}" if user else ""
+    return Naming(Symbol("eager", "", phase or "backward", name, operation, line))
+
+
+def is_engine(frames: Sequence[Frame]) -> bool:
+    """Whether a stack shows only that autograd's engine ran, not which of its nodes."""
+    return not frames or short_path(frames[0].filename).startswith(_ENGINE)
+
+
+def _function(frame: Frame) -> str:
+    """The torch function that allocated, as it is imported; the user's own function by its name."""
+    path = short_path(frame.filename)
+    if not path.startswith("torch/"):
+        return frame.name
+    module = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    return f"{module}.{frame.name}"
+
+
+def _is_user(filename: str) -> bool:
+    path = short_path(filename)
+    library = path.startswith(("torch/", "thunder/", "memtrace/", "<", "thunder.", "runpy.py"))
+    return not library and not path.endswith((".cpp", ".h", ".cu", ".so"))

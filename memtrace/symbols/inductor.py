@@ -1,0 +1,98 @@
+"""Names allocations that Inductor's generated code made.
+
+The output file's first line is ``# AOT ID: ['0_forward']``: the graph's number and pass. A line of
+``call`` either makes a buffer (``buf19 = empty_strided_cuda((1, 28, 4096, 4096), …)``), whose
+first use below is the kernel that fills it, or calls an operator that makes its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from memtrace.snapshot.columns import Frame
+from memtrace.symbols.sources import Sources
+from memtrace.symbols.statements import Source, Statement, Tensor
+from memtrace.symbols.table import Naming, Symbol, short_path
+
+_CACHE_FILE = re.compile(r"(?:^|/)(?:torchinductor_[^/]+|inductor_cache|torchinductor)/.*\.py$")
+_HASHED_FILE = re.compile(r"/(?P<folder>[a-z2-7]{2})/c(?P=folder)[a-z2-7]{20,}\.py$")
+_AOT_ID = re.compile(r"^# AOT ID: \['(?P<number>\d+)_(?P<kind>\w+)'\]")
+_EMPTY = re.compile(
+    r"^empty_strided(?:_\w+)?\(\((?P<shape>[\d, ]*)\),\s*\([\d, ]*\),\s*torch\.(?P<dtype>\w+)\)"
+)
+_PHASES = {"forward": "forward", "backward": "backward", "inference": "forward"}
+_LOOK_AHEAD = 40  # lines between a buffer and the kernel that first fills it
+
+
+def is_output_file(filename: str) -> bool:
+    """Whether a file is Inductor's output: by its cache folder, or by its hashed name."""
+    path = filename.replace("\\", "/")
+    return bool(_CACHE_FILE.search(path) or _HASHED_FILE.search(path))
+
+
+def name_stack(frames: Sequence[Frame], sources: Sources) -> Naming | None:
+    """The symbol of a stack (innermost first) whose innermost generated frame is Inductor's."""
+    at = next((k for k, frame in enumerate(frames) if is_output_file(frame.filename)), None)
+    if at is None:
+        return None
+    frame = frames[at]
+    module, phase = _graph(frame.filename, sources)
+    statement = sources.statement(frame.filename, frame.line)
+    name = f"line{frame.line}"
+    if statement is not None:
+        name = _kernel(sources.source(frame.filename), statement) or name
+    line = next((_text(f) for f in frames[at + 1 :] if _is_model(f.filename)), "")
+    symbol = Symbol("inductor", module, phase, name, "", line)
+    where = f"{short_path(frame.filename)}:{frame.line}"
+    return Naming(symbol, where, buffer_at(frames[: at + 1], sources))
+
+
+def buffer_at(frames: Sequence[Frame], sources: Sources) -> tuple[Tensor, ...]:
+    """The buffer that the innermost Inductor frame makes, with its shape and dtype."""
+    for frame in frames:
+        if not is_output_file(frame.filename):
+            continue
+        statement = sources.statement(frame.filename, frame.line)
+        if statement is None or len(statement.outputs) != 1:
+            return ()
+        value = statement.text.partition("=")[2].strip()
+        if made := _EMPTY.match(value):
+            shape = tuple(int(part) for part in made["shape"].split(",") if part.strip())
+            return (Tensor(statement.outputs[0], shape, made["dtype"]),)
+        return ()
+    return ()
+
+
+def _graph(filename: str, sources: Sources) -> tuple[str, str | None]:
+    """The graph's name and pass: from the AOT ID, else from the file's content hash."""
+    first = sources.text(filename).split("\n", 1)[0]
+    if found := _AOT_ID.match(first):
+        return f"graph {found['number']}", _PHASES.get(found["kind"])
+    stem = filename.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".py")
+    return f"graph {stem[:9]}", None
+
+
+def _kernel(source: Source, statement: Statement) -> str:
+    """What fills the buffer made at ``statement``; the statement's own call if it makes none."""
+    if not statement.callee.startswith("empty_strided"):
+        return statement.callee.removesuffix(".run")
+    buffers = set(statement.outputs)
+    for number in range(statement.line + 1, statement.line + 1 + _LOOK_AHEAD):
+        later = source.statements.get(number)
+        if later is None or not buffers.intersection(later.arguments):
+            continue
+        if later.callee == "reinterpret_tensor":  # a view: its users fill the buffer
+            buffers.update(later.outputs)
+            continue
+        return later.callee.removesuffix(".run")
+    return statement.callee
+
+
+def _is_model(filename: str) -> bool:
+    path = short_path(filename)
+    return not path.startswith(("torch/", "thunder/", "<", "thunder."))
+
+
+def _text(frame: Frame) -> str:
+    return f"{short_path(frame.filename)}:{frame.line}"

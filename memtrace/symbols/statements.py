@@ -1,0 +1,124 @@
+"""Generated Python source (Thunder traces, Inductor output) as statements by line number.
+
+Thunder and Inductor print one statement a line, so lines are read one at a time with regular
+expressions: a source cut short or with parts left out still gives what is left, and a hostile one
+cannot exhaust the parser's stack as ``ast.parse`` can.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+_NAME = r"[A-Za-z_]\w*"
+_ASSIGNMENT = re.compile(rf"^\s*(?P<outputs>\[?\(?{_NAME}(?:\s*,\s*{_NAME})*\s*,?\s*\]?\)?)\s*(?::[^=]*)?=(?!=)\s*(?P<value>.+)$")
+_CALL = re.compile(rf"^(?P<callee>{_NAME}(?:\.{_NAME})*)\((?P<rest>.*)$")
+_DELETE = re.compile(rf"^\s*del\s+(?P<names>{_NAME}(?:\s*,\s*{_NAME})*)\s*(?:;|#|$)")
+_INLINE_DELETE = re.compile(rf";\s*del\s+(?P<names>{_NAME})")
+# '# <eval_with_key>.12:82: attn_output = …' or '# /home/me/model.py:17: y = …'
+_ORIGIN = re.compile(r"^\s*#\s(?P<file>\S.*?):(?P<line>\d+):\s(?P<text>.*)$")
+# '# t1129: "cuda:0 f32[4095, 152064]"', alone or behind a statement
+_TYPE = re.compile(rf'#\s*(?P<name>{_NAME}):\s"(?P<device>[\w:]+)\s(?P<dtype>\w+)\[(?P<shape>[\d, ]*)\]"')
+_WORD = re.compile(_NAME)
+
+THUNDER_DTYPES = {
+    "b8": "bool", "ui8": "uint8", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
+    "bf16": "bfloat16", "f16": "float16", "f32": "float32", "f64": "float64", "c64": "complex64",
+    "c128": "complex128", "f8_e4m3fn": "float8_e4m3fn", "f8_e5m2": "float8_e5m2",
+}  # fmt: skip
+_WIDTHS = {
+    "bool": 1, "uint8": 1, "int8": 1, "int16": 2, "int32": 4, "int64": 8, "bfloat16": 2,
+    "float16": 2, "float32": 4, "float64": 8, "complex64": 8, "complex128": 16,
+    "float8_e4m3fn": 1, "float8_e5m2": 1, "uint16": 2, "uint32": 4, "uint64": 8,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor as a trace describes it. ``dtype`` is torch's word ('bfloat16')."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def text(self) -> str:
+        """'float32[1, 28, 4096, 4096]'."""
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of its elements laid densely; -1 where the dtype's width is not known."""
+        width = _WIDTHS.get(self.dtype, -1)
+        return width * math.prod(self.shape) if width > 0 else -1
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One line. ``callee`` is '' where the line calls nothing; ``deletes`` are the names it frees."""
+
+    line: int
+    callee: str
+    outputs: tuple[str, ...]
+    arguments: tuple[str, ...]
+    deletes: tuple[str, ...]
+    origin: tuple[str, int] | None  # file and line of the comment above, where there is one
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A generated file: its statements by line number and the tensors its comments describe."""
+
+    filename: str
+    statements: dict[int, Statement]
+    tensors: dict[str, Tensor]
+
+
+def parse_source(filename: str, text: str) -> Source:
+    """Reads ``text`` line by line; lines that are no statement are passed over."""
+    statements: dict[int, Statement] = {}
+    tensors: dict[str, Tensor] = {}
+    origin: tuple[str, int] | None = None
+    for number, line in enumerate(text.split("\n"), start=1):
+        for found in _TYPE.finditer(line):
+            shape = tuple(int(part) for part in found["shape"].split(",") if part.strip())
+            dtype = THUNDER_DTYPES.get(found["dtype"], found["dtype"])
+            tensors[found["name"]] = Tensor(found["name"], shape, dtype)
+        if not line.strip():
+            origin = None  # an origin stands directly above the statements that it speaks of
+            continue
+        if line.lstrip().startswith("#"):
+            if found_origin := _ORIGIN.match(line):
+                origin = (found_origin["file"], int(found_origin["line"]))
+            continue
+        statements[number] = _parse_line(number, line, origin)
+        origin = None
+    return Source(filename, statements, tensors)
+
+
+def _parse_line(number: int, line: str, origin: tuple[str, int] | None) -> Statement:
+    code = line.split("  # ", 1)[0].rstrip()
+    if deleted := _DELETE.match(code):
+        return Statement(number, "", (), (), _names(deleted["names"]), origin, code.strip())
+    outputs: tuple[str, ...] = ()
+    value = code.strip()
+    if assigned := _ASSIGNMENT.match(code):
+        outputs = _names(assigned["outputs"])
+        value = assigned["value"]
+    called = _CALL.match(value)
+    deletes = tuple(found["names"] for found in _INLINE_DELETE.finditer(value))
+    return Statement(
+        number,
+        called["callee"] if called else "",
+        outputs,
+        _names(called["rest"]) if called else (),
+        deletes,
+        origin,
+        code.strip(),
+    )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_WORD.findall(text)))

@@ -1,0 +1,71 @@
+"""What a lifetime is named after."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from memtrace.symbols.statements import Tensor
+
+UNATTRIBUTED = "<unattributed>"
+BEFORE_RECORDING = "<before recording>"
+BLOCK_SLACK = "<block slack>"
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """What made an allocation. Two lifetimes with equal symbols go into one row.
+
+    ``compiler``  "thunder", "inductor", "eager", None for the rows in angle brackets
+    ``module``    the compiled program: 'Qwen2ForCausalLM', 'graph 0'; '' for eager
+    ``phase``     "forward", "backward", "optimizer", …, None where it is not known
+    ``name``      'nvFusion23', 'TorchCompile0', 'triton_red_fused__softmax_8', 'aten::linear'
+    ``operation`` the operation within a region: 'Tensor.to'; '' where the name says all
+    ``line``      the model's own line: 'modeling_qwen2.py:150'; '' where not known
+    """
+
+    compiler: str | None
+    module: str
+    phase: str | None
+    name: str
+    operation: str = ""
+    line: str = ""
+
+    @property
+    def text(self) -> str:
+        """The symbol on one line, the same on every run of the same program."""
+        place = "/".join(part for part in (self.module, self.phase) if part)
+        words = [place, self.name] if place else [self.name]
+        if self.operation:
+            words.append(f"› {self.operation}")
+        if self.line:
+            words.append(f"({self.line})")
+        return " ".join(words)
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """A symbol, and where in this very recording it was seen (not the same from run to run).
+
+    ``where``   a line of generated or user source: 'thunder.computation_25:91'
+    ``tensors`` what the statement there makes, as far as known
+    """
+
+    symbol: Symbol
+    where: str = ""
+    tensors: tuple[Tensor, ...] = ()
+
+
+NOT_NAMED = Naming(Symbol(None, "", None, UNATTRIBUTED))
+BEFORE = Naming(Symbol(None, "", None, BEFORE_RECORDING))
+
+
+def short_path(filename: str) -> str:
+    """The end of a source path that says which file it is, without the machine it lay on.
+
+    Inside site-packages the path from the package on; elsewhere the last two parts.
+    """
+    path = filename.replace("\\", "/")
+    for root in ("/site-packages/", "/dist-packages/"):
+        if root in path:
+            return path.rsplit(root, 1)[1]
+    return "/".join(path.rsplit("/", 2)[-2:]) if path.startswith("/") else path

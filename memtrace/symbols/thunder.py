@@ -1,0 +1,89 @@
+"""Names allocations that Thunder's generated code made.
+
+Thunder compiles each trace under a file name such as ``thunder.computation_25``, so a frame of
+that file is a line of the trace, and the statement there names the symbol. Within a torchcompile
+region the stack shows, innermost first: the Inductor output file, then the frame that Inductor
+adds from compile time (``thunder.to_be_compiled_17`` at the operation's line), then the frame that
+ran (the same file at its call's first line), then ``thunder.computation_n`` at the region's line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from memtrace.snapshot.columns import Frame
+from memtrace.symbols import inductor
+from memtrace.symbols.sources import Region, Sources
+from memtrace.symbols.table import Naming, Symbol
+
+_FILE = re.compile(r"^thunder\.(?P<function>[A-Za-z_]\w*?)_(?P<number>\d+)$")
+_REGION = "to_be_compiled"
+_PHASES = {
+    "computation": "forward",
+    "augmented_forward_fn": "forward",
+    "backward_fn": "backward",
+    "prologue": "prologue",
+    "epilogue": "epilogue",
+}
+# Where the capture has no sources, the executor's own frame tells what kind of symbol it was.
+_EXECUTOR_FRAMES = (
+    ("thunder/executors/nvfuserex_impl.py", "nvFusion"),
+    ("thunder/executors/torch_compile.py", "TorchCompile"),
+    ("thunder/executors/triton", "triton"),
+    ("thunder/executors/cudnn", "cudnn"),
+)
+
+
+def name_stack(frames: Sequence[Frame], sources: Sources) -> Naming | None:
+    """The symbol of a stack (innermost frame first) that ran Thunder's code, else None."""
+    found = [
+        (k, match) for k, frame in enumerate(frames) if (match := _FILE.match(frame.filename))
+    ]
+    executed = next((k for k, match in found if match["function"] != _REGION), None)
+    if executed is None:
+        return None
+    frame = frames[executed]
+    region = sources.region(frame.filename) or _guess_region(frame)
+    statement = sources.statement(frame.filename, frame.line)
+    name = (statement.callee if statement else "") or _guess_name(frames[:executed], frame)
+    where = f"{frame.filename}:{frame.line}"
+    inside = [frames[k] for k, match in found if k < executed and match["function"] == _REGION]
+    if not inside:
+        outputs = sources.outputs(frame.filename, statement) if statement else ()
+        line = "" if _is_fusion(name) else sources.model_line(statement)
+        return Naming(Symbol("thunder", region.module, region.phase, name, "", line), where, outputs)
+    operation, line = _operation(inside[0], sources)
+    symbol = Symbol("thunder", region.module, region.phase, name, operation, line)
+    return Naming(symbol, where, inductor.buffer_at(frames[:executed], sources))
+
+
+def _operation(frame: Frame, sources: Sources) -> tuple[str, str]:
+    """The operation of a region that a compile-time frame points at, and the model's line."""
+    statement = sources.statement(frame.filename, frame.line)
+    if statement is None or not statement.callee or statement.text.startswith("def "):
+        return "", ""
+    return statement.callee, sources.model_line(statement)
+
+
+def _guess_region(frame: Frame) -> Region:
+    """Without the capture's word: the pass by the function's name, no program name."""
+    match = _FILE.match(frame.filename)
+    function = match["function"] if match else frame.name
+    phase = _PHASES.get(function) or ("backward" if "backward" in function else "forward")
+    return Region("thunder", phase, "")
+
+
+def _guess_name(inner: Sequence[Frame], frame: Frame) -> str:
+    """Without the source: the executor seen in the inner frames, and the trace's line."""
+    for one in inner:
+        path = one.filename.replace("\\", "/")
+        for part, kind in _EXECUTOR_FRAMES:
+            if part in path:
+                return f"{kind}@line{frame.line}"
+    return f"line{frame.line}"
+
+
+def _is_fusion(name: str) -> bool:
+    """Whether a symbol's name is unique in its trace (a numbered fusion) and needs no line."""
+    return bool(re.search(r"(Fusion|Compile|Region)\d+$|@line\d+$", name))
