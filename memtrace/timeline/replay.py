@@ -1,0 +1,277 @@
+"""From a recording to lifetimes and running totals, for one device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from memtrace.snapshot.columns import Action, Events, Int64, Recording
+from memtrace.timeline.allocator import Blocks, replay_blocks
+from memtrace.timeline.lifetimes import Lifetimes, Pairing, pair_events
+from memtrace.timeline.rules import Rules
+from memtrace.timeline.start import Start, start_from_end, start_from_segments
+
+Accounting = Literal["allocated", "requested"]
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """One device's history, replayed.
+
+    The totals are bytes and have shape (n_events + 1,): value k is the total after the first k
+    events. ``requested`` is torch's requested_bytes (a free counts when completed), ``allocated``
+    its allocated_bytes (whole blocks; a free counts when requested), ``reserved`` what is taken
+    from the device. ``allocated`` and ``reserved`` are None where they cannot be known.
+    ``complete`` is False where something is missing; ``warnings`` then says what.
+    ``end_mismatches``
+    counts blocks that differ from the segments at the end: 0 proves the replay, None: no segments
+    to compare with. ``dropped`` is the number of events the ring lost, -1: perhaps some.
+    """
+
+    device: int
+    n_events: int
+    lifetimes: Lifetimes
+    requested: Int64
+    allocated: Int64 | None
+    reserved: Int64 | None
+    complete: bool
+    warnings: tuple[str, ...]
+    end_mismatches: int | None
+    dropped: int
+
+    def total(self, accounting: Accounting) -> Int64:
+        """The running total of one accounting. ValueError where allocated bytes are unknown."""
+        if accounting == "requested":
+            return self.requested
+        if self.allocated is None:
+            raise ValueError("allocated bytes are not known in this recording")
+        return self.allocated
+
+    @property
+    def accounting(self) -> Accounting:
+        """The better accounting there is: "allocated" where the blocks are known."""
+        return "requested" if self.allocated is None else "allocated"
+
+
+def live(replay: Replay, k: int, accounting: Accounting) -> Int64:
+    """Row numbers of the lifetimes that count after the first ``k`` events (0 ≤ k ≤ n_events).
+
+    Their sizes (``block`` or ``requested``) sum to the total at ``k`` exactly.
+    """
+    rows = replay.lifetimes
+    end = rows.freed if accounting == "allocated" else rows.completed
+    return np.flatnonzero((rows.born < k) & (end >= k))
+
+
+def sizes(replay: Replay, accounting: Accounting) -> Int64:
+    """The column that ``live`` rows are to be summed over."""
+    return replay.lifetimes.block if accounting == "allocated" else replay.lifetimes.requested
+
+
+def replay(recording: Recording, device: int = 0) -> Replay:
+    """Replays the history of ``device``. Never fails: what is missing becomes a warning."""
+    events = recording.events[device] if device < len(recording.events) else _no_events()
+    n = len(events)
+    notes = _Notes()
+    pairing = pair_events(events)
+    rules = Rules.from_settings(recording.settings)
+    end = tuple(s for s in recording.segments if s.device == device)
+    dropped = _dropped(recording, device)
+    if dropped > 0:
+        notes.gap(f"the ring buffer wrapped: the first {dropped} events are lost")
+    start_segments = recording.start_segments
+    # The segments at the start are those before the first event; if that one was dropped they
+    # are of no use.
+    if start_segments is not None and dropped <= 0:
+        start = start_from_segments(s for s in start_segments if s.device == device)
+    else:
+        start = start_from_end(end, events, pairing, rules)
+    cpu = is_cpu(recording)
+    if cpu:
+        blocks = None
+    elif not start.known:
+        blocks = None
+        notes.gap("the file says nothing of the allocator's segments: block sizes are unknown")
+    else:
+        blocks = replay_blocks(events, start, rules, end)
+    lifetimes = _assemble(events, pairing, start, blocks, cpu, notes)
+    unborn = int((pairing.born < 0).sum())
+    if dropped < 0 and unborn and _round_number(n):
+        notes.gap(
+            f"perhaps the ring buffer wrapped: the history has {n} events, a round number, and "
+            f"{unborn} frees of memory allocated before"
+        )
+    else:
+        dropped = max(dropped, 0)
+    if pairing.overwritten:
+        notes.gap(f"{pairing.overwritten} allocations of an address that was still in use")
+    if pairing.strays:
+        notes.gap(f"{pairing.strays} frees of an address that was already free were left out")
+    if pairing.half and not cpu:
+        notes.say("the history has no free_completed events: a free counts when requested")
+    for text in start.warnings:
+        notes.gap(text)
+    if blocks is not None and blocks.misfits:
+        notes.gap(f"{blocks.misfits} events do not fit the allocator's blocks")
+    mismatches = None if blocks is None else blocks.end_mismatches
+    if mismatches:
+        notes.gap(f"{mismatches} blocks differ from the segments at the end of the recording")
+    unknown = int((lifetimes.block < 0).sum())
+    if unknown and blocks is not None:
+        notes.gap(
+            f"block sizes of {unknown} allocations are unknown (they were made before the "
+            "recording or do not fit its segments): allocated bytes are not known"
+        )
+    requested = _running(lifetimes.requested, lifetimes.born, lifetimes.completed, n)
+    allocated = None
+    if not unknown:
+        allocated = _running(lifetimes.block, lifetimes.born, lifetimes.freed, n)
+    reserved = None if cpu or not start.known else _reserved(events, start)
+    return Replay(
+        device=device,
+        n_events=n,
+        lifetimes=lifetimes,
+        requested=requested,
+        allocated=allocated,
+        reserved=reserved,
+        complete=not notes.gaps,
+        warnings=tuple(notes.texts),
+        end_mismatches=mismatches,
+        dropped=dropped,
+    )
+
+
+class _Notes:
+    """Warnings as they come up; ``gaps`` where one of them means that something is missing."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.gaps = False
+
+    def say(self, text: str) -> None:
+        self.texts.append(text)
+
+    def gap(self, text: str) -> None:
+        self.texts.append(text)
+        self.gaps = True
+
+
+def device_meta(recording: Recording, device: int) -> dict[str, Any] | None:
+    """The capture's entry of one device, None where there is none."""
+    for entry in (recording.meta or {}).get("devices") or []:
+        if entry.get("index") == device:
+            found: dict[str, Any] = entry
+            return found
+    return None
+
+
+def is_cpu(recording: Recording) -> bool:
+    """Whether this is a capture of the CPU allocator, which has no blocks and no segments."""
+    facts = (recording.meta or {}).get("facts") or {}
+    return facts.get("device") == "cpu"
+
+
+def _dropped(recording: Recording, device: int) -> int:
+    """Events lost from the ring: the capture's word, -1 where there is none."""
+    entry = device_meta(recording, device)
+    return -1 if entry is None else int(entry.get("dropped_events", 0))
+
+
+def _round_number(n: int) -> bool:
+    """Whether a person might have chosen ``n`` as the greatest number of events."""
+    return n >= 1000 and (n % 1000 == 0 or n & (n - 1) == 0)
+
+
+def _assemble(
+    events: Events, pairing: Pairing, start: Start, blocks: Blocks | None, cpu: bool, notes: _Notes
+) -> Lifetimes:
+    """Joins what the events, the blocks at the start and the allocator's replay know."""
+    n = len(events)
+    born_here = pairing.born >= 0
+    split = int((~born_here).sum())  # rows before are those not seen allocated
+    first_alloc: dict[int, int] = {}
+    seen_first = pairing.address[split:].tolist()
+    for address, k in zip(reversed(seen_first), pairing.born[split:][::-1].tolist(), strict=True):
+        first_alloc[address] = k
+    row_of = {a: i for i, a in enumerate(pairing.address[:split].tolist())}
+    known = {} if cpu else start.blocks
+    early: list[tuple[int, int, int, int, int, int, int, int]] = []
+    lost = 0
+    for address in sorted(set(known) | set(row_of)):
+        b = known.get(address)
+        i = row_of.get(address)
+        size = -1
+        if b is not None and blocks is not None:
+            size = blocks.start_sizes.get(address, -1)
+        if i is None:
+            assert b is not None
+            over = first_alloc.get(address, n)
+            lost += over < n
+            freed, completed, free_stack = over, over, 0
+            requested, stream = b.requested, b.stream
+        else:
+            freed, completed = int(pairing.freed[i]), int(pairing.completed[i])
+            free_stack = int(pairing.free_stack[i])
+            requested, stream = int(pairing.requested[i]), int(pairing.stream[i])
+            if b is not None and b.requested:
+                requested = b.requested
+        if b is not None and b.pending:
+            freed = -1
+        stack = 0 if b is None else b.stack
+        early.append((address, requested, size, stream, stack, free_stack, freed, completed))
+    if lost:
+        notes.gap(f"{lost} allocations of an address that was in use before the recording")
+    late_sizes = np.full(len(pairing.address) - split, -1, dtype=np.int64)
+    if blocks is not None:
+        late_sizes = blocks.sizes[pairing.born[split:]]
+    columns = list(zip(*early, strict=True)) if early else [()] * 8
+
+    def join(values: tuple[int, ...], rest: Any, kind: Any) -> Any:
+        return np.concatenate((np.array(values, dtype=kind), rest.astype(kind)))
+
+    requested_bytes = join(columns[1], pairing.requested[split:], np.int64)
+    return Lifetimes(
+        address=join(columns[0], pairing.address[split:], np.uint64),
+        requested=requested_bytes,
+        block=requested_bytes if cpu else join(columns[2], late_sizes, np.int64),
+        stream=join(columns[3], pairing.stream[split:], np.uint64),
+        stack=join(columns[4], pairing.stack[split:], np.int32),
+        free_stack=join(columns[5], pairing.free_stack[split:], np.int32),
+        born=join((-1,) * len(early), pairing.born[split:], np.int64),
+        freed=join(columns[6], pairing.freed[split:], np.int64),
+        completed=join(columns[7], pairing.completed[split:], np.int64),
+    )
+
+
+def _running(size: Int64, born: Int64, gone: Int64, n: int) -> Int64:
+    """Totals after 0, 1, … n events: sizes count from ``born`` + 1 to ``gone`` included."""
+    change = np.zeros(n + 2, dtype=np.int64)
+    np.add.at(change, born + 1, size)
+    np.subtract.at(change, gone + 1, size)
+    return np.cumsum(change)[: n + 1]
+
+
+def _reserved(events: Events, start: Start) -> Int64:
+    grows = (events.action == Action.SEGMENT_ALLOC) | (events.action == Action.SEGMENT_MAP)
+    shrinks = (events.action == Action.SEGMENT_FREE) | (events.action == Action.SEGMENT_UNMAP)
+    change = np.zeros(len(events) + 1, dtype=np.int64)
+    change[0] = sum(r.size for r in start.ranges)
+    change[1:] = np.where(grows, events.size, 0) - np.where(shrinks, events.size, 0)
+    return np.cumsum(change)
+
+
+def _no_events() -> Events:
+    def none(kind: Any) -> Any:
+        return np.zeros(0, dtype=kind)
+
+    return Events(
+        action=none(np.uint8),
+        addr=none(np.uint64),
+        size=none(np.int64),
+        stream=none(np.uint64),
+        time_us=none(np.int64),
+        stack=none(np.int32),
+        device_free=none(np.int64),
+    )

@@ -1,0 +1,243 @@
+"""Stretches of a recording worth asking about: iterations, or the whole."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from memtrace.errors import MemtraceError
+from memtrace.snapshot.columns import Recording
+from memtrace.timeline.moments import Moments
+from memtrace.timeline.replay import Accounting, Replay
+
+_STEP = re.compile(r"ProfilerStep#(\d+)$")
+# Closer than this to an end of a phase (in percent) the position names that end.
+_EDGE = 5
+
+
+class Phase(NamedTuple):
+    """A part of an iteration: "forward", "backward" or "optimizer", as moments (event numbers)."""
+
+    name: str
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The moments ``begin`` to ``end`` (event numbers, begin ≤ end, see Moments) and what is there.
+
+    ``index`` is the iteration's own number, -1 for "all". ``whole`` is False where the iteration
+    broke off; ``compiled`` True where something was compiled in it; ``steady`` is neither.
+    ``profiled`` says that it ran under the profiler.
+    """
+
+    name: str
+    kind: Literal["iteration", "all"]
+    begin: int
+    end: int
+    steady: bool
+    profiled: bool = False
+    index: int = -1
+    whole: bool = True
+    compiled: bool = False
+    phases: tuple[Phase, ...] = ()
+
+    @property
+    def forward_end(self) -> int | None:
+        """Where the last forward before the first backward ends; None without marks."""
+        backward = self.backward_begin
+        ends = [
+            p.end
+            for p in self.phases
+            if p.name == "forward" and (backward is None or p.begin <= backward)
+        ]
+        return max(ends) if ends else None
+
+    @property
+    def backward_begin(self) -> int | None:
+        """Where the first backward begins; None without marks."""
+        return min((p.begin for p in self.phases if p.name == "backward"), default=None)
+
+
+class Peak(NamedTuple):
+    """The greatest total in a window: ``total`` bytes after the first ``event`` events."""
+
+    event: int
+    total: int
+
+
+def find_windows(recording: Recording, replay: Replay) -> tuple[Window, ...]:
+    """The iterations in order, then the whole recording ("all"), which is always there."""
+    moments = Moments(recording, replay)
+    found = _from_marks(recording, moments) or _from_annotations(recording, moments)
+    whole = Window("all", "all", 0, replay.n_events, steady=False)
+    return (*found, whole)
+
+
+def choose_window(windows: Iterable[Window], spec: str | None = None) -> Window:
+    """The window a person asks for.
+
+    None: the last whole steady iteration that was not profiled, else the last steady one, else
+    "all". Otherwise "all", "last" (the last whole iteration), a number ("3", "iteration:3"; "-1"
+    counts from the end) or a name. MemtraceError for one that is not there lists those that are.
+    """
+    there = tuple(windows)
+    steps = [w for w in there if w.kind == "iteration"]
+    everything = next(w for w in there if w.kind == "all")
+    if spec is None or not spec.strip():
+        steady = [w for w in steps if w.steady and w.whole]
+        bare = [w for w in steady if not w.profiled]
+        return (bare or steady or [everything])[-1]
+    text = spec.strip()
+    if text.lower() == "all":
+        return everything
+    if text.lower() == "last":
+        if steps:
+            return ([w for w in steps if w.whole] or steps)[-1]
+        raise MemtraceError(_unknown(text, there))
+    for w in there:
+        if w.name == text:
+            return w
+    number = re.fullmatch(r"(?:iteration[: ])?(-?\d+)", text, flags=re.IGNORECASE)
+    if number:
+        wanted = int(number[1])
+        if wanted < 0 and -wanted <= len(steps):
+            return steps[wanted]
+        for w in steps:
+            if w.index == wanted:
+                return w
+    raise MemtraceError(_unknown(text, there))
+
+
+def peak(replay: Replay, window: Window, accounting: Accounting) -> Peak:
+    """The first moment of the greatest total between the window's ends, both included.
+
+    ValueError where allocated bytes are asked for and unknown.
+    """
+    stretch = replay.total(accounting)[window.begin : window.end + 1]
+    at = int(stretch.argmax())
+    return Peak(window.begin + at, int(stretch[at]))
+
+
+def position_in(window: Window, event: int) -> str:
+    """Where a moment lies in an iteration: 'forward 63%', 'start of backward (2%)', 'optimizer'.
+
+    Percentages are of the phase's events. Without marks, of the window's events.
+    """
+    inside = [p for p in window.phases if p.begin <= event <= p.end]
+    if not inside:
+        before = [p for p in window.phases if p.end < event]
+        after = [p for p in window.phases if p.begin > event]
+        if before and after:
+            left = max(before, key=lambda p: p.end).name
+            right = min(after, key=lambda p: p.begin).name
+            return f"between {left} and {right}" if left != right else f"between two {left}s"
+        if before:
+            return f"after {max(before, key=lambda p: p.end).name}"
+        if after:
+            return f"before {min(after, key=lambda p: p.begin).name}"
+        place = "the recording" if window.kind == "all" else window.name
+        return f"{_percent(window.begin, window.end, event)}% of {place}"
+    # Where one phase ends as the next begins, the moment is the end of the first: what is
+    # counted there was allocated before it.
+    phase = min(inside, key=lambda p: (event == p.begin, p.end - p.begin))
+    if phase.name == "optimizer":
+        return phase.name
+    share = _percent(phase.begin, phase.end, event)
+    same = [p for p in window.phases if p.name == phase.name]
+    name = phase.name if len(same) == 1 else f"{phase.name} {same.index(phase) + 1}/{len(same)}"
+    if share < _EDGE:
+        return f"start of {name} ({share}%)"
+    if share > 100 - _EDGE:
+        return f"end of {name} ({share}%)"
+    return f"{name} {share}%"
+
+
+def _percent(begin: int, end: int, event: int) -> int:
+    return 100 * (event - begin) // max(end - begin, 1)
+
+
+def _unknown(spec: str, windows: tuple[Window, ...]) -> str:
+    names = [w.name for w in windows]
+    if len(names) > 12:
+        names = [*names[:5], "…", *names[-6:]]
+    return f"there is no window {spec!r} in this recording; there are: {', '.join(names)}"
+
+
+def _from_marks(recording: Recording, moments: Moments) -> list[Window]:
+    """Iterations that the recorder saw. Those whose ends cannot be placed are left out."""
+    found = []
+    phases = _phases(moments)
+    for step in (recording.meta or {}).get("iterations") or []:
+        begin, end = moments.at_mark(step["begin"]), moments.at_mark(step["end"])
+        if begin is None or end is None or end < begin:
+            continue
+        found.append(
+            Window(
+                name=f"iteration {step['index']}",
+                kind="iteration",
+                begin=begin,
+                end=end,
+                steady=step["whole"] and not step["compiled"],
+                profiled=step["profiled"],
+                index=step["index"],
+                whole=step["whole"],
+                compiled=step["compiled"],
+                phases=tuple(p for m, p in phases if step["begin"] <= m < step["end"]),
+            )
+        )
+    return found
+
+
+def _phases(moments: Moments) -> list[tuple[int, Phase]]:
+    """(number of the first mark, phase) for every pair of begin and end marks that closes."""
+    names = {"call": "forward", "backward": "backward", "optimizer": "optimizer"}
+    open_marks: dict[tuple[str, str], list[int]] = {}
+    found = []
+    for mark in moments.marks():
+        kind = moments.kind(mark)
+        if kind not in names:
+            continue
+        key = (kind, moments.name(mark))
+        if moments.edge(mark) == "begin":
+            open_marks.setdefault(key, []).append(mark)
+        elif moments.edge(mark) == "end" and open_marks.get(key):
+            first = open_marks[key].pop()
+            begin, end = moments.at_mark(first), moments.at_mark(mark)
+            if begin is not None and end is not None and begin <= end:
+                found.append((first, Phase(names[kind], begin, end)))
+    return sorted(found)
+
+
+def _from_annotations(recording: Recording, moments: Moments) -> list[Window]:
+    """torch's ``external_annotations``: START and END of 'ProfilerStep#N', placed by time."""
+    begins: dict[int, int] = {}
+    ends: dict[int, int] = {}
+    for entry in recording.annotations:
+        step = _STEP.match(str(entry.get("name", "")))
+        time = entry.get("time_us")
+        if step is None or not isinstance(time, int):
+            continue
+        moment = moments.at_time(time)
+        if moment is not None:
+            target = begins if str(entry.get("stage", "")).upper() == "START" else ends
+            target.setdefault(int(step[1]), moment)
+    found = []
+    for number, begin in sorted(begins.items()):
+        whole = number in ends
+        end = max(ends.get(number, moments.n), begin)
+        found.append(
+            Window(
+                name=f"ProfilerStep#{number}",
+                kind="iteration",
+                begin=begin,
+                end=end,
+                steady=whole,
+                index=number,
+                whole=whole,
+            )
+        )
+    return found
