@@ -158,9 +158,17 @@ class BlockMap:
 
 
 def replay_blocks(
-    events: Events, start: Start, rules: Rules, end_segments: Iterable[Segment] | None
+    events: Events,
+    start: Start,
+    rules: Rules,
+    end_segments: Iterable[Segment] | None,
+    *,
+    half: bool = False,
 ) -> Blocks:
-    """Block sizes of all allocations, by replaying ``events`` from ``start``."""
+    """Block sizes of all allocations, by replaying ``events`` from ``start``.
+
+    ``half``: the history has no free_completed events, and a free is complete when requested.
+    """
     n = len(events)
     sizes = [-1] * n
     blocks = BlockMap(start)
@@ -168,8 +176,7 @@ def replay_blocks(
     start_sizes: dict[int, int] = {}
     waiting = {a: b for a, b in start.blocks.items() if a in used}
     rounding, splits, plain = rules.round, rules.splits, rules.plain
-    two_stage = bool((events.action == _COMPLETED).any())
-    finish = _COMPLETED if two_stage else _REQUESTED
+    finish = _REQUESTED if half else _COMPLETED
     actions = events.action.tolist()
     addresses = events.addr.tolist()
     requests = events.size.tolist()

@@ -48,8 +48,9 @@ class Pairing:
 
     ``born`` is -1 for frees whose alloc was not seen. ``overwritten`` counts allocs of an address
     that was still alive (the old lifetime ends there), ``strays`` frees of an address that was
-    already free (left out: when it was allocated cannot be known), ``half`` says that the file
-    has no free_completed at all, so that a free is complete when requested.
+    already free (left out: when it was allocated cannot be known). ``half`` says that a free is
+    complete when requested; ``single`` that the file has completions alone, so that one with no
+    request before it was not waiting for a stream.
     """
 
     address: UInt64
@@ -63,10 +64,13 @@ class Pairing:
     overwritten: int
     strays: int
     half: bool
+    single: bool
 
 
-def pair_events(events: Events) -> Pairing:
+def pair_events(events: Events, *, half: bool = False) -> Pairing:
     """Pairs allocs with frees; rows ordered by birth, those not seen allocated first.
+
+    ``half`` tells that the history has no free_completed events though blocks did become free.
 
     Vectorised: events are sorted by address (stably, so in time within one address), and a
     lifetime begins at each alloc, or at the first free of an address.
@@ -87,7 +91,7 @@ def pair_events(events: Events) -> Pairing:
     if stray.any():
         # Take them out and look again: what follows a stray is judged by what preceded it.
         kept = np.setdiff1d(wanted, order[stray])
-        again = pair_events(_only(events, kept))
+        again = pair_events(_only(events, kept), half=half)
         back = np.append(kept, n)  # a moment "never" stays never
         return Pairing(
             address=again.address,
@@ -101,6 +105,7 @@ def pair_events(events: Events) -> Pairing:
             overwritten=again.overwritten,
             strays=again.strays + int(stray.sum()),
             half=again.half,
+            single=again.single,
         )
     is_alloc = act == Action.ALLOC
     begins = is_alloc | first
@@ -119,7 +124,9 @@ def pair_events(events: Events) -> Pairing:
     freed[row[done]] = order[done]
     freed[row[asked]] = order[asked]
     free_stack[row[asked]] = events.stack[order[asked]]
-    half = bool(asked.any()) and not bool(done.any())
+    requested_once = np.zeros(rows, dtype=bool)
+    requested_once[row[asked]] = True
+    single = bool(((born >= 0) & (completed < n) & ~requested_once).any())
     if half:
         completed = freed.copy()
     # An alloc of an address that is still alive ends the old lifetime at that moment.
@@ -146,6 +153,7 @@ def pair_events(events: Events) -> Pairing:
         overwritten=int(over.sum()),
         strays=0,
         half=half,
+        single=single,
     )
 
 
@@ -165,4 +173,4 @@ def _empty_pairing() -> Pairing:
     long = np.zeros(0, dtype=np.int64)
     short = np.zeros(0, dtype=np.int32)
     wide = np.zeros(0, dtype=np.uint64)
-    return Pairing(wide, long, wide, short, short, long, long, long, 0, 0, False)
+    return Pairing(wide, long, wide, short, short, long, long, long, 0, 0, False, False)

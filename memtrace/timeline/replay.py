@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from memtrace.snapshot.columns import Action, Events, Int64, Recording
+from memtrace.snapshot.columns import Action, Events, Int64, Recording, Segment
 from memtrace.timeline.allocator import Blocks, replay_blocks
 from memtrace.timeline.lifetimes import Lifetimes, Pairing, pair_events
 from memtrace.timeline.rules import Rules
@@ -75,9 +75,9 @@ def replay(recording: Recording, device: int = 0) -> Replay:
     events = recording.events[device] if device < len(recording.events) else _no_events()
     n = len(events)
     notes = _Notes()
-    pairing = pair_events(events)
     rules = Rules.from_settings(recording.settings)
     end = tuple(s for s in recording.segments if s.device == device)
+    pairing = pair_events(events, half=_no_completions(events, end))
     dropped = _dropped(recording, device)
     if dropped > 0:
         notes.gap(f"the ring buffer wrapped: the first {dropped} events are lost")
@@ -95,7 +95,7 @@ def replay(recording: Recording, device: int = 0) -> Replay:
         blocks = None
         notes.gap("the file says nothing of the allocator's segments: block sizes are unknown")
     else:
-        blocks = replay_blocks(events, start, rules, end)
+        blocks = replay_blocks(events, start, rules, end, half=pairing.half)
     lifetimes = _assemble(events, pairing, start, blocks, cpu, notes)
     unborn = int((pairing.born < 0).sum())
     if dropped < 0 and unborn and _round_number(n):
@@ -171,6 +171,14 @@ def is_cpu(recording: Recording) -> bool:
     """Whether this is a capture of the CPU allocator, which has no blocks and no segments."""
     facts = (recording.meta or {}).get("facts") or {}
     return facts.get("device") == "cpu"
+
+
+def _no_completions(events: Events, end: tuple[Segment, ...]) -> bool:
+    """Whether frees have no second stage here: requests, no completion, and nothing waiting."""
+    requests = bool((events.action == Action.FREE_REQUESTED).any())
+    completions = bool((events.action == Action.FREE_COMPLETED).any())
+    waiting = any(b.active and not b.allocated for s in end for b in s.blocks)
+    return requests and not completions and not waiting
 
 
 def _dropped(recording: Recording, device: int) -> int:

@@ -99,7 +99,6 @@ def start_from_end(
                     b.address, b.size, b.requested, segment.stream, b.stack, pending, True
                 )
     requested_at_free = pairing.freed[unborn] < pairing.completed[unborn]
-    instant = _instant_frees(events, pairing)
     for row, asked in zip(unborn.tolist(), requested_at_free.tolist(), strict=True):
         address = int(pairing.address[row])
         if address in blocks:
@@ -108,7 +107,7 @@ def start_from_end(
         rounded = rules.round(wanted)
         # A lone completion is the end of a free that was asked for before the recording, unless
         # the file has completions only.
-        pending = not asked and not instant
+        pending = not asked and not pairing.half and not pairing.single
         blocks[address] = StartBlock(
             address, rounded, wanted, int(pairing.stream[row]), 0, pending, False
         )
@@ -124,18 +123,13 @@ def _any_segment_event(events: Events) -> bool:
     )
 
 
-def _instant_frees(events: Events, pairing: Pairing) -> bool:
-    """Whether this file has one event a free, not two."""
-    return pairing.half or not bool((events.action == Action.FREE_REQUESTED).any())
-
-
 def _settle(
     ranges: tuple[Range, ...], blocks: dict[int, StartBlock], rules: Rules
 ) -> dict[int, StartBlock]:
     """Marks as exact the sizes that leave no choice: no slack by rule, or no room for any."""
     starts = [r.address for r in ranges]
     order = sorted(blocks)
-    for address, following in zip(order, [*order[1:], None], strict=True):
+    for address, following in zip(order, [*order[1:], None], strict=False):
         b = blocks[address]
         if b.exact:
             continue
