@@ -44,7 +44,10 @@ class Frame(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StackTable:
-    """Interned stacks. ``stacks[k]`` lists frame numbers, innermost first; ``stacks[0]`` is empty."""
+    """Interned stacks.
+
+    ``stacks[k]`` lists frame numbers, innermost first; ``stacks[0]`` is empty.
+    """
 
     frames: list[Frame]
     stacks: list[tuple[int, ...]]
@@ -79,7 +82,10 @@ class Events:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A piece of a segment. ``state`` is torch's word; ``requested`` is 0 where the file has none."""
+    """A piece of a segment.
+
+    ``state`` is torch's word; ``requested`` is 0 where the file has none.
+    """
 
     address: int
     size: int

@@ -191,10 +191,10 @@ class Meta(TypedDict):
     """The whole key. ``facts`` is for people and comparisons: flat, JSON-like values only.
 
     facts: tool, torch, thunder, nvfuser, transformers, python, cuda, gpu, device ("cuda"|"cpu"),
-    allocator_conf, allocator_backend, stacks, max_events, command (list), module (bool), cwd, git_commit, started
-    (epoch s), compilers (list: 'thunder(sdpa, torchcompile)', 'inductor', 'eager'), inputs (list of
-    TensorInfo of the outermost call), exit ({"kind": "ok"|"exception"|"exit"|"interrupt"|"oom",
-    "code": int, "message": str}), matmul/amp settings as they matter for memory,
+    allocator_conf, allocator_backend, stacks, max_events, command (list), module (bool), cwd,
+    git_commit, started (epoch s), compilers (list: 'thunder(sdpa, torchcompile)', 'inductor',
+    'eager'), inputs (list of TensorInfo of the outermost call), exit
+    ({"kind": "ok"|"exception"|"exit"|"interrupt"|"oom", "code": int, "message": str}), matmul/amp settings as they matter for memory,
     profiler_error, notes (list of str: things the recorder noticed and a reader must be told).
     """
 
