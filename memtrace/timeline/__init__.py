@@ -2,7 +2,8 @@
 
 from memtrace.timeline.driver import Check, reconcile, reconciled
 from memtrace.timeline.lifetimes import Lifetimes
-from memtrace.timeline.replay import Accounting, Replay, live, replay, sizes
+from memtrace.timeline.profile import ProfileCheck, cross_check_profile
+from memtrace.timeline.replay import Accounting, Replay, live, replay, settle, sizes
 from memtrace.timeline.rules import Rules
 from memtrace.timeline.windows import (
     Peak,
@@ -20,10 +21,12 @@ __all__ = [
     "Lifetimes",
     "Peak",
     "Phase",
+    "ProfileCheck",
     "Replay",
     "Rules",
     "Window",
     "choose_window",
+    "cross_check_profile",
     "find_windows",
     "live",
     "peak",
@@ -31,5 +34,6 @@ __all__ = [
     "reconcile",
     "reconciled",
     "replay",
+    "settle",
     "sizes",
 ]

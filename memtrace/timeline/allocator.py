@@ -30,14 +30,16 @@ class Blocks:
     ``sizes`` has shape (n_events,): the block's size at an alloc event, -1 where it is unknown and
     at other events. ``start_sizes`` gives the same for the blocks in use at the start, by address.
     ``misfits`` counts events that contradict the map (an alloc outside of known memory, …);
-    ``end_mismatches`` the blocks that differ from the segments at the end, None if there are none
-    to compare with.
+    ``end_mismatches`` the blocks that differ from the segments at the end. ``disproved`` are the
+    (address, end) of segments in which a block in use has another size there than here: the rules
+    did not hold in them (a pool that never splits, settings changed on the way).
     """
 
     sizes: Int64
     start_sizes: dict[int, int]
     misfits: int
-    end_mismatches: int | None
+    end_mismatches: int
+    disproved: tuple[tuple[int, int], ...]
 
 
 class BlockMap:
@@ -161,7 +163,7 @@ def replay_blocks(
     events: Events,
     start: Start,
     rules: Rules,
-    end_segments: Iterable[Segment] | None,
+    end_segments: Iterable[Segment],
     *,
     half: bool = False,
 ) -> Blocks:
@@ -235,20 +237,29 @@ def replay_blocks(
             blocks.segment_event(action, address, requests[k])
     for address, b in waiting.items():
         start_sizes[address] = used[address] if b.exact or used[address] > b.size else -1
-    mismatches = None if end_segments is None else _compare(blocks, end_segments)
-    return Blocks(np.array(sizes, dtype=np.int64), start_sizes, blocks.misfits, mismatches)
+    mismatches, disproved = _compare(blocks, end_segments)
+    return Blocks(
+        np.array(sizes, dtype=np.int64), start_sizes, blocks.misfits, mismatches, disproved
+    )
 
 
 def _known(exact: bool, start: Start, address: int) -> int:
     return start.blocks[address].size if exact else -1
 
 
-def _compare(blocks: BlockMap, segments: Iterable[Segment]) -> int:
-    """How many blocks of the map or of the segments have no equal on the other side."""
+def _compare(
+    blocks: BlockMap, segments: Iterable[Segment]
+) -> tuple[int, tuple[tuple[int, int], ...]]:
+    """How many blocks have no equal on the other side, and the segments with wrong sizes."""
     theirs: set[tuple[int, int, bool]] = set()
+    disproved = []
     for segment in segments:
+        wrong = False
         for b in segment.blocks:
             theirs.add((b.address, b.size, b.active))
+            wrong = wrong or (b.active and blocks.used.get(b.address, b.size) != b.size)
+        if wrong:
+            disproved.append((segment.address, segment.address + segment.total_size))
     ours = {(a, s, True) for a, s in blocks.used.items()}
     ours |= {(a, s, False) for a, s in blocks.free.items()}
-    return max(len(ours - theirs), len(theirs - ours))
+    return max(len(ours - theirs), len(theirs - ours)), tuple(disproved)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -28,6 +29,8 @@ class Replay:
     ``end_mismatches``
     counts blocks that differ from the segments at the end: 0 proves the replay, None: no segments
     to compare with. ``dropped`` is the number of events the ring lost, -1: perhaps some.
+    ``allocated_from`` is the first moment from which allocated totals are exact (0 where all are,
+    n_events + 1 where none is): what is unknown may have been freed early, see ``settle``.
     """
 
     device: int
@@ -40,6 +43,7 @@ class Replay:
     warnings: tuple[str, ...]
     end_mismatches: int | None
     dropped: int
+    allocated_from: int = 0
 
     def total(self, accounting: Accounting) -> Int64:
         """The running total of one accounting. ValueError where allocated bytes are unknown."""
@@ -68,6 +72,21 @@ def live(replay: Replay, k: int, accounting: Accounting) -> Int64:
 def sizes(replay: Replay, accounting: Accounting) -> Int64:
     """The column that ``live`` rows are to be summed over."""
     return replay.lifetimes.block if accounting == "allocated" else replay.lifetimes.requested
+
+
+def settle(replay: Replay, begin: int) -> Replay:
+    """The same replay for questions about the moments from ``begin`` on only.
+
+    Where the unknown blocks were all freed by then, ``allocated`` is filled in; it holds -1 at the
+    moments before ``allocated_from``. Else the replay comes back as it is.
+    """
+    if replay.allocated is not None or begin < replay.allocated_from or begin > replay.n_events:
+        return replay
+    rows = replay.lifetimes
+    known = np.maximum(rows.block, 0)
+    total = _running(known, rows.born, rows.freed, replay.n_events)
+    total[: replay.allocated_from] = -1
+    return dataclasses.replace(replay, allocated=total)
 
 
 def replay(recording: Recording, device: int = 0) -> Replay:
@@ -118,11 +137,14 @@ def replay(recording: Recording, device: int = 0) -> Replay:
     mismatches = None if blocks is None else blocks.end_mismatches
     if mismatches:
         notes.gap(f"{mismatches} blocks differ from the segments at the end of the recording")
-    unknown = int((lifetimes.block < 0).sum())
+    lost = lifetimes.block < 0
+    unknown = int(lost.sum())
+    allocated_from = int(min(lifetimes.freed[lost].max(), n)) + 1 if unknown else 0
     if unknown and blocks is not None:
+        since = f" before event {allocated_from}" if allocated_from <= n else ""
         notes.gap(
             f"block sizes of {unknown} allocations are unknown (they were made before the "
-            "recording or do not fit its segments): allocated bytes are not known"
+            f"recording or do not fit its segments): allocated bytes are not known{since}"
         )
     requested = _running(lifetimes.requested, lifetimes.born, lifetimes.completed, n)
     allocated = None
@@ -140,6 +162,7 @@ def replay(recording: Recording, device: int = 0) -> Replay:
         warnings=tuple(notes.texts),
         end_mismatches=mismatches,
         dropped=dropped,
+        allocated_from=allocated_from if blocks is not None or cpu else n + 1,
     )
 
 
@@ -205,7 +228,7 @@ def _assemble(
         first_alloc[address] = k
     row_of = {a: i for i, a in enumerate(pairing.address[:split].tolist())}
     known = {} if cpu else start.blocks
-    early: list[tuple[int, int, int, int, int, int, int, int]] = []
+    early: list[tuple[int, ...]] = []
     lost = 0
     for address in sorted(set(known) | set(row_of)):
         b = known.get(address)
@@ -234,6 +257,12 @@ def _assemble(
     late_sizes = np.full(len(pairing.address) - split, -1, dtype=np.int64)
     if blocks is not None:
         late_sizes = blocks.sizes[pairing.born[split:]]
+    if blocks is not None and blocks.disproved:
+        early = [
+            (a, r, -1 if _inside(a, blocks.disproved) else b, *rest) for a, r, b, *rest in early
+        ]
+        wrong = [_inside(a, blocks.disproved) for a in seen_first]
+        late_sizes = np.where(np.array(wrong, dtype=bool), -1, late_sizes)
     columns = list(zip(*early, strict=True)) if early else [()] * 8
 
     def join(values: tuple[int, ...], rest: Any, kind: Any) -> Any:
@@ -251,6 +280,10 @@ def _assemble(
         freed=join(columns[6], pairing.freed[split:], np.int64),
         completed=join(columns[7], pairing.completed[split:], np.int64),
     )
+
+
+def _inside(address: int, ranges: tuple[tuple[int, int], ...]) -> bool:
+    return any(low <= address < high for low, high in ranges)
 
 
 def _running(size: Int64, born: Int64, gone: Int64, n: int) -> Int64:
