@@ -1,0 +1,18 @@
+"""Questions asked of named lifetimes: pure functions, no input or output."""
+
+from memtrace.analysis.diff import DiffReport, report_diff
+from memtrace.analysis.peak import PeakReport, Subject, open_subject, report_peak
+from memtrace.analysis.rows import Row, Side, fold_rows, limit_rows
+
+__all__ = [
+    "DiffReport",
+    "PeakReport",
+    "Row",
+    "Side",
+    "Subject",
+    "fold_rows",
+    "limit_rows",
+    "open_subject",
+    "report_diff",
+    "report_peak",
+]

@@ -1,0 +1,40 @@
+"""The command line: the only place that prints, exits or reads arguments.
+
+Commands import what they need when they run, so that ``memtrace --help`` starts at once.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from memtrace.cli import diff, peak, record
+from memtrace.errors import MemtraceError
+
+app = typer.Typer(
+    name="memtrace",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Says which compiled symbols the gap in peak memory between two PyTorch runs consists of, "
+    "to the byte.",
+)
+record.register(app)
+peak.register(app)
+diff.register(app)
+
+
+def main() -> None:
+    """Runs the app; an error in the input is one line on stderr and exit code 1."""
+    try:
+        app()
+    except MemtraceError as error:
+        print(f"memtrace: {error}", file=sys.stderr)
+        sys.exit(1)
+    except BrokenPipeError:
+        # The reader (head, a pager) has what it wanted; Python would complain at exit otherwise.
+        sys.stderr.close()
+        sys.exit(141)

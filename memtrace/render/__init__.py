@@ -1,0 +1,1 @@
+"""The same rows for a terminal and as JSON."""

@@ -1,0 +1,20 @@
+"""Says which symbol each lifetime belongs to."""
+
+from memtrace.symbols.attribution import Attribution, attribute
+from memtrace.symbols.table import (
+    BEFORE_RECORDING,
+    BLOCK_SLACK,
+    UNATTRIBUTED,
+    Naming,
+    Symbol,
+)
+
+__all__ = [
+    "BEFORE_RECORDING",
+    "BLOCK_SLACK",
+    "UNATTRIBUTED",
+    "Attribution",
+    "Naming",
+    "Symbol",
+    "attribute",
+]

@@ -31,7 +31,7 @@ class Attribution:
 
     def of(self, lifetime: int) -> Naming:
         """The naming of one lifetime."""
-        return self.namings[self.rows[lifetime]]
+        return self.namings[int(self.rows[lifetime])]
 
 
 class _Interner:
@@ -54,7 +54,7 @@ def attribute(recording: Recording, replay: Replay, *, operators: bool = True) -
     """
     lifetimes = replay.lifetimes
     sources = Sources(recording.meta)
-    phases = Phases(recording.meta["marks"] if recording.meta else None, replay.device)
+    phases = Phases(recording, replay)
     passes = phases.at(lifetimes.born)
     generated = _name_generated(recording, lifetimes, sources)
     eager_rows = [
@@ -118,7 +118,9 @@ class _EagerNamer:
         frames = self._stacks.at(stack)
         if eager.is_engine(frames):
             if operator is None:
-                return NOT_NAMED if not frames else eager.name_stack(frames, phase, "", self._sources)
+                return (
+                    NOT_NAMED if not frames else eager.name_stack(frames, phase, "", self._sources)
+                )
             forward = self._forward_frames(operator.forward)
             return eager.name_node(operator.name, operator.operation, phase, forward)
         name = operator.name if operator and self._operators else ""
@@ -132,7 +134,7 @@ class _Found:
 
 
 def _find_operators(recording: Recording, replay: Replay, eager_rows: list[int]) -> _Found:
-    """The operator of each eager lifetime: seen in the profiled iteration, carried to the others."""
+    """The operator of each eager lifetime, seen in one iteration and carried to the others."""
     profile = recording.meta.get("profile") if recording.meta else None
     windows = [w for w in find_windows(recording, replay) if w.kind == "iteration"]
     profiled = next((w for w in windows if w.profiled), None)
@@ -142,7 +144,9 @@ def _find_operators(recording: Recording, replay: Replay, eager_rows: list[int])
     born = lifetimes.born
     operators = Operators(profile["ops"])
     inside = np.flatnonzero((born >= profiled.begin) & (born < profiled.end))
-    device = -1 if recording.meta and recording.meta["facts"].get("device") == "cpu" else replay.device
+    device = (
+        -1 if recording.meta and recording.meta["facts"].get("device") == "cpu" else replay.device
+    )
     matched = match_memory(profile["memory"], device, lifetimes.address[inside], inside)
     named: dict[int, Operator] = {}
     for k, row in matched.items():
@@ -150,7 +154,11 @@ def _find_operators(recording: Recording, replay: Replay, eager_rows: list[int])
             named[k] = operator
     eager = np.array(eager_rows, dtype=np.int64)
     keys = list(
-        zip(lifetimes.requested[eager].tolist(), _line_keys(recording, lifetimes, eager), strict=True)
+        zip(
+            lifetimes.requested[eager].tolist(),
+            _line_keys(recording, lifetimes, eager),
+            strict=True,
+        )
     )
     model = [i for i, k in enumerate(eager_rows) if profiled.begin <= born[k] < profiled.end]
     found = {eager_rows[i]: named[eager_rows[i]] for i in model if eager_rows[i] in named}
@@ -178,7 +186,7 @@ def _line_keys(recording: Recording, lifetimes: Lifetimes, rows: np.ndarray) -> 
 def _forward_stacks(
     operators: Operators, matched: dict[int, int], lifetimes: Lifetimes
 ) -> dict[int, int]:
-    """For each operator around an allocation with a stack, that stack: it names the model's line."""
+    """For each operator around an allocation with a stack, that stack (the model's line)."""
     stacks: dict[int, int] = {}
     for k, row in matched.items():
         stack = int(lifetimes.stack[k])

@@ -14,7 +14,9 @@ _ENGINE = ("torch/autograd/graph.py", "torch/autograd/__init__.py", "torch/_tens
 _OPTIMIZER = "torch/optim/"
 
 
-def name_stack(frames: Sequence[Frame], phase: str | None, operator: str, sources: Sources) -> Naming:
+def name_stack(
+    frames: Sequence[Frame], phase: str | None, operator: str, sources: Sources
+) -> Naming:
     """The symbol of a stack without generated code.
 
     ``phase`` is the pass by the recorder's marks, ``operator`` the profiler's word for what ran

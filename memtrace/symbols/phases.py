@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 import numpy as np
 
-from memtrace.snapshot.columns import Int64
+from memtrace.snapshot.columns import Int64, Recording
+from memtrace.timeline import Replay
+from memtrace.timeline.moments import Moments
 
 _PHASES = {"call": "forward", "backward": "backward", "optimizer": "optimizer"}
 
@@ -15,26 +14,25 @@ _PHASES = {"call": "forward", "backward": "backward", "optimizer": "optimizer"}
 class Phases:
     """The passes of one device's history.
 
-    A mark's event number says how many events lay before it, so event k lies after every mark
-    whose number is at most k.
+    A mark at moment m lies just before event m, so event k lies after every mark with m ≤ k.
     """
 
-    def __init__(self, marks: Mapping[str, Sequence[Any]] | None, device: int) -> None:
+    def __init__(self, recording: Recording, replay: Replay) -> None:
+        moments = Moments(recording, replay)
         bounds: list[int] = [-1]
         names: list[str | None] = [None]
         stack: list[str] = []
-        if marks is not None:
-            for kind, edge, events in zip(marks["kind"], marks["edge"], marks["event"], strict=True):
-                event = events[device] if device < len(events) else -1
-                if kind not in _PHASES or event < 0:
-                    continue
-                if edge == "begin":
-                    stack.append(kind)
-                elif edge == "end" and kind in stack:
-                    # An exception can end an outer pass before an inner one has its end mark.
-                    del stack[len(stack) - 1 - stack[::-1].index(kind) :]
-                bounds.append(max(event, bounds[-1]))
-                names.append(_PHASES[stack[-1]] if stack else None)
+        for mark in moments.marks():
+            kind, edge, moment = moments.kind(mark), moments.edge(mark), moments.at_mark(mark)
+            if kind not in _PHASES or moment is None:
+                continue
+            if edge == "begin":
+                stack.append(kind)
+            elif edge == "end" and kind in stack:
+                # An exception can end an outer pass before an inner one has its end mark.
+                del stack[len(stack) - 1 - stack[::-1].index(kind) :]
+            bounds.append(max(moment, bounds[-1]))
+            names.append(_PHASES[stack[-1]] if stack else None)
         self._bounds = np.array(bounds, dtype=np.int64)
         self._names = names
 

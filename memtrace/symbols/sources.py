@@ -44,9 +44,7 @@ class Sources:
             filename, phase = trace["filename"], trace["phase"]
             region = phase.partition(":")[2] if phase.startswith("region:") else ""
             self._tensors[filename] = tensors
-            self._regions[filename] = Region(
-                module["name"], "" if region else phase, region
-            )
+            self._regions[filename] = Region(module["name"], "" if region else phase, region)
             for symbol in trace["symbols"]:
                 outputs = tuple(
                     Tensor(t["name"], tuple(t["shape"]), t["dtype"]) for t in symbol["outputs"]

@@ -12,14 +12,18 @@ import re
 from dataclasses import dataclass
 
 _NAME = r"[A-Za-z_]\w*"
-_ASSIGNMENT = re.compile(rf"^\s*(?P<outputs>\[?\(?{_NAME}(?:\s*,\s*{_NAME})*\s*,?\s*\]?\)?)\s*(?::[^=]*)?=(?!=)\s*(?P<value>.+)$")
+_ASSIGNMENT = re.compile(
+    rf"^\s*(?P<outputs>\[?\(?{_NAME}(?:\s*,\s*{_NAME})*\s*,?\s*\]?\)?)\s*(?::[^=]*)?=(?!=)\s*(?P<value>.+)$"
+)
 _CALL = re.compile(rf"^(?P<callee>{_NAME}(?:\.{_NAME})*)\((?P<rest>.*)$")
 _DELETE = re.compile(rf"^\s*del\s+(?P<names>{_NAME}(?:\s*,\s*{_NAME})*)\s*(?:;|#|$)")
 _INLINE_DELETE = re.compile(rf";\s*del\s+(?P<names>{_NAME})")
 # '# <eval_with_key>.12:82: attn_output = …' or '# /home/me/model.py:17: y = …'
 _ORIGIN = re.compile(r"^\s*#\s(?P<file>\S.*?):(?P<line>\d+):\s(?P<text>.*)$")
 # '# t1129: "cuda:0 f32[4095, 152064]"', alone or behind a statement
-_TYPE = re.compile(rf'#\s*(?P<name>{_NAME}):\s"(?P<device>[\w:]+)\s(?P<dtype>\w+)\[(?P<shape>[\d, ]*)\]"')
+_TYPE = re.compile(
+    rf'#\s*(?P<name>{_NAME}):\s"(?P<device>[\w:]+)\s(?P<dtype>\w+)\[(?P<shape>[\d, ]*)\]"'
+)
 _WORD = re.compile(_NAME)
 
 THUNDER_DTYPES = {
@@ -56,7 +60,7 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One line. ``callee`` is '' where the line calls nothing; ``deletes`` are the names it frees."""
+    """One line: what it calls ('' if nothing), makes and reads, and which names it frees."""
 
     line: int
     callee: str

@@ -37,9 +37,7 @@ _EXECUTOR_FRAMES = (
 
 def name_stack(frames: Sequence[Frame], sources: Sources) -> Naming | None:
     """The symbol of a stack (innermost frame first) that ran Thunder's code, else None."""
-    found = [
-        (k, match) for k, frame in enumerate(frames) if (match := _FILE.match(frame.filename))
-    ]
+    found = [(k, match) for k, frame in enumerate(frames) if (match := _FILE.match(frame.filename))]
     executed = next((k for k, match in found if match["function"] != _REGION), None)
     if executed is None:
         return None
@@ -52,7 +50,9 @@ def name_stack(frames: Sequence[Frame], sources: Sources) -> Naming | None:
     if not inside:
         outputs = sources.outputs(frame.filename, statement) if statement else ()
         line = "" if _is_fusion(name) else sources.model_line(statement)
-        return Naming(Symbol("thunder", region.module, region.phase, name, "", line), where, outputs)
+        return Naming(
+            Symbol("thunder", region.module, region.phase, name, "", line), where, outputs
+        )
     operation, line = _operation(inside[0], sources)
     symbol = Symbol("thunder", region.module, region.phase, name, operation, line)
     return Naming(symbol, where, inductor.buffer_at(frames[:executed], sources))
@@ -61,7 +61,9 @@ def name_stack(frames: Sequence[Frame], sources: Sources) -> Naming | None:
 def _operation(frame: Frame, sources: Sources) -> tuple[str, str]:
     """The operation of a region that a compile-time frame points at, and the model's line."""
     statement = sources.statement(frame.filename, frame.line)
-    if statement is None or not statement.callee or statement.text.startswith("def "):
+    if statement is None:
+        return f"line{frame.line}", ""
+    if not statement.callee or statement.text.startswith("def "):
         return "", ""
     return statement.callee, sources.model_line(statement)
 

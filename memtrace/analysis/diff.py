@@ -1,0 +1,106 @@
+"""Which symbols the gap between two peaks consists of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from memtrace.analysis.peak import PeakReport, Subject, report_peak
+from memtrace.analysis.rows import Row, Side, sort_rows
+from memtrace.timeline import Accounting
+
+# Facts whose difference between two runs matters to memory, and how a person calls them.
+_COMPARED = {
+    "compilers": "compiled by",
+    "device": "device",
+    "gpu": "GPU",
+    "torch": "torch",
+    "thunder": "thunder",
+    "nvfuser": "nvfuser",
+    "transformers": "transformers",
+    "python": "Python",
+    "cuda": "CUDA",
+    "allocator_conf": "allocator settings",
+    "allocator_backend": "allocator",
+    "inputs": "inputs",
+    "command": "command",
+    "git_commit": "git commit",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DiffReport:
+    """Two peaks side by side. The rows' deltas sum to ``gap_bytes``, candidate minus baseline.
+
+    ``differences`` says what else differs between the runs than what was meant to.
+    """
+
+    baseline: PeakReport
+    candidate: PeakReport
+    gap_bytes: int
+    differences: tuple[str, ...]
+    warnings: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+
+def report_diff(baseline: Subject, candidate: Subject) -> DiffReport:
+    """Compares the peaks of two windows in the same accounting and by the same kind of names."""
+    both_allocated = all(
+        subject.replay.accounting == "allocated" for subject in (baseline, candidate)
+    )
+    accounting: Accounting = "allocated" if both_allocated else "requested"
+    operators = baseline.has_profile == candidate.has_profile
+    a = report_peak(baseline, accounting=accounting, operators=operators)
+    b = report_peak(candidate, accounting=accounting, operators=operators)
+    warnings = []
+    if baseline.replay.accounting != candidate.replay.accounting:
+        warnings.append(
+            "block sizes are known in one recording only: both are compared by requested bytes"
+        )
+    if (a.window == "all" and b.window != "all") or (b.window == "all" and a.window != "all"):
+        warnings.append(
+            f"the windows differ: A is {a.window}, B is {b.window}; choose with --window"
+        )
+    return DiffReport(
+        baseline=a,
+        candidate=b,
+        gap_bytes=b.peak_bytes - a.peak_bytes,
+        differences=tuple(_differences(a.facts, b.facts)),
+        warnings=tuple(warnings),
+        rows=tuple(join_rows(a.rows, b.rows)),
+    )
+
+
+def join_rows(baseline: tuple[Row, ...], candidate: tuple[Row, ...]) -> list[Row]:
+    """One row for each symbol of either side; what is not there holds no bytes."""
+    nothing = Side()
+    left = {row.symbol: row.sides[0] for row in baseline}
+    right = {row.symbol: row.sides[0] for row in candidate}
+    return sort_rows(
+        Row(symbol, (left.get(symbol, nothing), right.get(symbol, nothing)))
+        for symbol in {**left, **right}
+    )
+
+
+def _differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
+    """One line for each fact that both captures or one of them has, and that differs."""
+    if not a and not b:
+        return []
+    lines = []
+    for key, name in _COMPARED.items():
+        if a.get(key) != b.get(key):
+            lines.append(f"{name}: {_fact(a.get(key))} → {_fact(b.get(key))}")
+    return lines
+
+
+def _fact(value: Any) -> str:
+    if value in (None, "", []):
+        return "unknown"
+    if isinstance(value, list):
+        return " ".join(_tensor(item) if isinstance(item, dict) else str(item) for item in value)
+    return str(value)
+
+
+def _tensor(info: Mapping[str, Any]) -> str:
+    return f"{info.get('name')}: {info.get('dtype')}{info.get('shape')}"

@@ -1,0 +1,214 @@
+"""What the peak of one recording consists of."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from memtrace.analysis.rows import Row, Side, sort_rows
+from memtrace.snapshot.columns import Int64, Recording
+from memtrace.symbols import BLOCK_SLACK, Attribution, Naming, Symbol, attribute
+from memtrace.timeline import (
+    Accounting,
+    Check,
+    Replay,
+    Window,
+    choose_window,
+    find_windows,
+    live,
+    peak,
+    position_in,
+    reconcile,
+    reconciled,
+    replay,
+    sizes,
+)
+
+SLACK = Symbol(None, "", None, BLOCK_SLACK)
+_WHERE_LIMIT = 4  # places named for a row; the rest would not be read
+
+
+@dataclass(frozen=True, slots=True)
+class PeakReport:
+    """One recording's peak, in integer bytes. The rows' bytes sum to ``peak_bytes``.
+
+    ``peak_requested_bytes`` and ``peak_allocated_bytes`` are the maxima of either accounting in
+    the window (None where blocks are unknown); ``driver_peak_bytes`` is the driver's own figure
+    where it measured just this window, or where its greatest peak falls into it.
+    ``reconciled`` says whether replay and driver agree over the whole recording, None where the
+    file has no figure of the driver. ``position`` is where in the iteration the peak falls.
+    """
+
+    path: str
+    label: str
+    device: int
+    facts: Mapping[str, Any]
+    accounting: Accounting
+    peak_bytes: int
+    peak_requested_bytes: int
+    peak_allocated_bytes: int | None
+    driver_peak_bytes: int | None
+    window: str
+    event: int
+    position: str
+    complete: bool
+    reconciled: bool | None
+    warnings: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A recording replayed, with the window that is asked about."""
+
+    recording: Recording
+    replay: Replay
+    window: Window
+
+    @property
+    def has_profile(self) -> bool:
+        """Whether operators are known from a profiled iteration."""
+        return bool(self.recording.meta and self.recording.meta.get("profile"))
+
+
+def open_subject(recording: Recording, window: str | None = None) -> Subject:
+    """Replays the device with the greatest peak and chooses the window.
+
+    MemtraceError where the window is not there.
+    """
+    replays = [replay(recording, device) for device in range(max(len(recording.events), 1))]
+    busiest = max(replays, key=lambda one: int(one.requested.max()))
+    return Subject(recording, busiest, choose_window(find_windows(recording, busiest), window))
+
+
+def report_peak(
+    subject: Subject, *, accounting: Accounting | None = None, operators: bool = True
+) -> PeakReport:
+    """Names every byte alive at the window's peak.
+
+    ``accounting`` asks for one (the better one there is by default); ``operators`` is passed on
+    to ``attribute``.
+    """
+    recording, run, window = subject.recording, subject.replay, subject.window
+    accounting = accounting or run.accounting
+    top = peak(run, window, accounting)
+    attribution = attribute(recording, run, operators=operators)
+    meta = recording.meta or {}
+    checks = reconcile(recording, run)
+    return PeakReport(
+        path=recording.path,
+        label=str(meta.get("label") or _stem(recording.path)),
+        device=run.device,
+        facts=meta.get("facts") or {},
+        accounting=accounting,
+        peak_bytes=top.total,
+        peak_requested_bytes=peak(run, window, "requested").total,
+        peak_allocated_bytes=(
+            None if run.allocated is None else peak(run, window, "allocated").total
+        ),
+        driver_peak_bytes=_driver_peak(checks, window, accounting),
+        window=window.name,
+        event=top.event,
+        position=position_in(window, top.event),
+        complete=run.complete,
+        reconciled=reconciled(checks),
+        warnings=tuple(_warnings(subject, checks)),
+        rows=tuple(name_live(run, attribution, live(run, top.event, accounting), accounting)),
+    )
+
+
+def name_live(
+    run: Replay, attribution: Attribution, rows: Int64, accounting: Accounting
+) -> list[Row]:
+    """The live set ``rows`` (lifetime numbers) as one row a symbol, the weightiest first.
+
+    A symbol's bytes are what was requested; what the blocks hold beyond that is the row
+    ``<block slack>``, so that the sum is that of the accounting.
+    """
+    requested = run.lifetimes.requested[rows]
+    bytes_of: dict[Symbol, int] = defaultdict(int)
+    count_of: dict[Symbol, int] = defaultdict(int)
+    places: dict[Symbol, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    tensors: dict[Symbol, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for naming_row, size in zip(attribution.rows[rows].tolist(), requested.tolist(), strict=True):
+        naming = attribution.namings[naming_row]
+        symbol = naming.symbol
+        bytes_of[symbol] += size
+        count_of[symbol] += 1
+        if naming.where:
+            places[symbol][naming.where] += size
+        if text := _tensor_text(naming, size):
+            tensors[symbol][text] += 1
+    named = [
+        Row(
+            symbol,
+            (
+                Side(
+                    bytes_of[symbol],
+                    count_of[symbol],
+                    tuple(sorted(places[symbol], key=lambda w: -places[symbol][w])[:_WHERE_LIMIT]),
+                    tuple(tensors[symbol].items()),
+                ),
+            ),
+        )
+        for symbol in bytes_of
+    ]
+    slack = int((sizes(run, accounting)[rows] - requested).sum())
+    if slack:
+        padded = int(np.count_nonzero(sizes(run, accounting)[rows] != requested))
+        named.append(Row(SLACK, (Side(slack, padded),)))
+    return sort_rows(named)
+
+
+def _tensor_text(naming: Naming, size: int) -> str:
+    """Which of a statement's tensors have this size: one, or an honest set."""
+    fitting = dict.fromkeys(t.text for t in naming.tensors if t.bytes == size)
+    return " | ".join(fitting)
+
+
+def _driver_peak(checks: list[Check], window: Window, accounting: Accounting) -> int | None:
+    """The driver's peak over exactly this window, None where it did not measure just that."""
+    for check in checks:
+        if (check.begin, check.end) == (window.begin, window.end) and check.what.startswith(
+            f"{accounting} peak"
+        ):
+            return check.driver
+    return None
+
+
+def _warnings(subject: Subject, checks: list[Check]) -> list[str]:
+    """What a reader must know before the table."""
+    meta = subject.recording.meta
+    warnings = list(subject.replay.warnings)
+    wrong = [check for check in checks if check.agrees is False]
+    if wrong:
+        worst = max(wrong, key=lambda check: abs(check.driver - (check.replayed or 0)))
+        warnings.append(
+            f"{len(wrong)} of the driver's {len(checks)} figures differ from the replay, most: "
+            f"{worst.what}, driver {worst.driver:,} bytes, replayed {worst.replayed:,} bytes"
+        )
+    if not subject.window.whole:
+        warnings.append(f"{subject.window.name} broke off before its end")
+    if subject.window.compiled:
+        warnings.append(f"something was compiled in {subject.window.name}: not a steady iteration")
+    if meta:
+        warnings.extend(str(note) for note in meta["facts"].get("notes") or [])
+    others = [d for d, events in enumerate(subject.recording.events) if len(events)]
+    if len(others) > 1:
+        names = ", ".join(map(str, others))
+        warnings.append(
+            f"devices {names} have a history: the figures are of device {subject.replay.device}, "
+            "which has the greatest peak"
+        )
+    return warnings
+
+
+def _stem(path: str) -> str:
+    name = path.replace("\\", "/").rsplit("/", 1)[-1]
+    for ending in (".gz", ".zst", ".pkl", ".pickle", ".snapshot"):
+        name = name.removesuffix(ending)
+    return name or path

@@ -1,0 +1,123 @@
+"""Rows of a table of named bytes: one side for a peak, two (A and B) for a diff."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from memtrace.symbols import Symbol
+
+OTHERS = Symbol(None, "", None, "<others>")
+# 'nvFusion12' and 'triton_red_fused__softmax_8' are numbered by place; what they are is before it.
+_NUMBERED = re.compile(r"^(?P<base>\D.*?_?)(?P<number>\d+)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """What one recording holds under a symbol.
+
+    ``where``: lines of generated or user source that allocated it, most bytes first.
+    ``tensors``: shapes and dtypes with how many of each are held, most bytes first.
+    """
+
+    bytes: int = 0
+    count: int = 0
+    where: tuple[str, ...] = ()
+    tensors: tuple[tuple[str, int], ...] = ()
+
+    def __add__(self, other: Side) -> Side:
+        tensors: dict[str, int] = defaultdict(int)
+        for text, count in (*self.tensors, *other.tensors):
+            tensors[text] += count
+        return Side(
+            self.bytes + other.bytes,
+            self.count + other.count,
+            tuple(dict.fromkeys((*self.where, *other.where))),
+            tuple(tensors.items()),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A symbol and its sides; ``members`` are the symbols folded into it, empty if it is one."""
+
+    symbol: Symbol
+    sides: tuple[Side, ...]
+    members: tuple[Symbol, ...] = ()
+
+    @property
+    def delta(self) -> int:
+        """Candidate minus baseline; a single side counts whole."""
+        return self.sides[-1].bytes - (self.sides[0].bytes if len(self.sides) == 2 else 0)
+
+    @property
+    def status(self) -> str:
+        """'NEW' where only the candidate has it, 'GONE' where only the baseline has."""
+        if len(self.sides) < 2 or (self.sides[0].count and self.sides[1].count):
+            return ""
+        return "NEW" if self.sides[1].count else "GONE" if self.sides[0].count else ""
+
+
+def sort_rows(rows: Iterable[Row]) -> list[Row]:
+    """The weightiest first; ties by the greater side, then by name, so that order is stable."""
+    return sorted(
+        rows, key=lambda r: (-abs(r.delta), -max(s.bytes for s in r.sides), r.symbol.text)
+    )
+
+
+def fold_rows(rows: Sequence[Row]) -> list[Row]:
+    """Repeated layers in one row: same kind of symbol, same operation and line, same bytes.
+
+    The sums stay: a folded row holds the bytes and counts of all its members.
+    """
+    groups: dict[object, list[Row]] = defaultdict(list)
+    for row in rows:
+        symbol = row.symbol
+        kind = _kind(symbol)
+        sizes = tuple((side.bytes, side.count) for side in row.sides)
+        place = (symbol.compiler, symbol.module, symbol.phase, symbol.line)
+        groups[(kind, place, sizes) if kind else id(row)].append(row)
+    return sort_rows(_merge(group) for group in groups.values())
+
+
+def limit_rows(rows: Sequence[Row], top: int | None) -> list[Row]:
+    """The first ``top`` rows, the rest summed into one named ``<others>``."""
+    if top is None or len(rows) <= top:
+        return list(rows)
+    rest = rows[top:]
+    sides = tuple(
+        Side(sum(r.sides[k].bytes for r in rest), sum(r.sides[k].count for r in rest))
+        for k in range(len(rest[0].sides))
+    )
+    return [*rows[:top], Row(OTHERS, sides)]
+
+
+def _kind(symbol: Symbol) -> tuple[str, str] | None:
+    """What is left of a compiled symbol's name and operation without their numbers."""
+    if symbol.compiler not in ("thunder", "inductor"):
+        return None
+    name, operation = _NUMBERED.match(symbol.name), _NUMBERED.match(symbol.operation)
+    if not name and not operation:
+        return None
+    return (
+        name["base"] if name else symbol.name,
+        operation["base"] if operation else symbol.operation,
+    )
+
+
+def _numbers(row: Row) -> tuple[int, ...]:
+    found = (_NUMBERED.match(text) for text in (row.symbol.name, row.symbol.operation))
+    return tuple(int(match["number"]) if match else 0 for match in found)
+
+
+def _merge(group: list[Row]) -> Row:
+    if len(group) == 1:
+        return group[0]
+    ordered = sorted(group, key=_numbers)
+    sides = tuple(
+        sum((row.sides[k] for row in ordered[1:]), ordered[0].sides[k])
+        for k in range(len(ordered[0].sides))
+    )
+    return Row(ordered[0].symbol, sides, tuple(row.symbol for row in ordered))

@@ -1,0 +1,74 @@
+"""Options that several commands share, and the steps that they have in common."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from memtrace.analysis import Subject
+
+WindowOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Which stretch: an iteration's number, 'last', or 'all'. By default the last whole "
+        "steady iteration, or all where there is none.",
+    ),
+]
+TopOption = Annotated[
+    int | None, typer.Option(min=1, help="Print the N weightiest rows; the rest becomes one row.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, rows unfolded.")]
+ExpandOption = Annotated[bool, typer.Option("--expand", help="Open rows of repeated layers.")]
+CaptureArgument = Annotated[
+    Path,
+    typer.Argument(
+        metavar="CAPTURE",
+        help="A memtrace capture or a torch memory snapshot (.pkl, .pickle, .gz, .zst).",
+        show_default=False,
+    ),
+]
+
+
+def load_subject(path: Path, window: str | None) -> Subject:
+    """Reads and replays a file, with a word on stderr while it lasts if that is a terminal."""
+    from memtrace.analysis import open_subject
+    from memtrace.errors import MemtraceError
+    from memtrace.snapshot import read
+
+    with _status(f"reading {path}"):
+        recording = read(str(path))
+        try:
+            return open_subject(recording, window)
+        except MemtraceError as error:
+            raise MemtraceError(f"{path}: {error}") from error
+
+
+def print_json(value: Any) -> None:
+    """One object on stdout, nothing else."""
+    json.dump(value, sys.stdout, indent=2, ensure_ascii=True, allow_nan=False)
+    sys.stdout.write("\n")
+
+
+def print_report(render: Callable[[Console], None]) -> None:
+    """Results go to stdout; NO_COLOR is honoured by rich; a pipe gets plain text, 100 wide."""
+    from rich.console import Console
+
+    console = Console(highlight=False, soft_wrap=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, soft_wrap=False, width=100)
+    render(console)
+
+
+def _status(text: str) -> Any:
+    from rich.console import Console
+
+    # On anything but a terminal rich's status prints nothing.
+    return Console(stderr=True).status(text)

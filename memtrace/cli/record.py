@@ -1,0 +1,77 @@
+"""``memtrace record``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+DEFAULT_MAX_EVENTS = 1_000_000
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command to the app."""
+    app.command(
+        epilog="Example:  memtrace record -o a.pkl train.py --layers 4",
+        context_settings={
+            "allow_extra_args": True,
+            "ignore_unknown_options": True,
+            # What follows SCRIPT belongs to the script, also what memtrace knows itself.
+            "allow_interspersed_args": False,
+        },
+    )(record)
+
+
+def record(
+    context: typer.Context,
+    target: Annotated[
+        str,
+        typer.Argument(metavar="SCRIPT [ARGS]...", help="The script to run, with its arguments."),
+    ],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="The capture to write (.pkl, .pkl.gz, .pkl.zst).")
+    ],
+    module: Annotated[
+        bool, typer.Option("-m", help="SCRIPT is a module's name, as in python -m.")
+    ] = False,
+    device: Annotated[
+        Literal["auto", "cuda", "cpu"],
+        typer.Option(help="Whose allocations to record; auto is cuda where there is a GPU."),
+    ] = "auto",
+    stacks: Annotated[
+        Literal["python", "all"],
+        typer.Option(help="Python frames, or C++ frames too (slower, a larger file)."),
+    ] = "python",
+    max_events: Annotated[
+        int,
+        typer.Option(min=1, help="Keep the last N allocator events; older ones are dropped."),
+    ] = DEFAULT_MAX_EVENTS,
+    check_driver: Annotated[
+        bool,
+        typer.Option(
+            "--check-driver",
+            help="Reset the driver's peak statistics at every iteration, to compare each. The "
+            "script's own peak figures then start anew at every iteration.",
+        ),
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing capture.")] = False,
+) -> None:
+    """Run a script and write what its memory consisted of, moment by moment.
+
+    The script runs unchanged, with its own arguments; its exit code is passed on.
+    """
+    from memtrace.capture import record_script
+
+    outcome = record_script(
+        target,
+        list(context.args),
+        module=module,
+        output=output,
+        device=device,
+        stacks=stacks,
+        max_events=max_events,
+        check_driver=check_driver,
+        force=force,
+    )
+    raise typer.Exit(outcome.exit_code)

@@ -1,0 +1,90 @@
+"""Reports as the JSON objects of the contract (schema 1): one object, integers in bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from memtrace.analysis import DiffReport, PeakReport, Row, limit_rows
+
+SCHEMA = 1
+
+
+def peak_object(report: PeakReport, top: int | None = None) -> dict[str, Any]:
+    """``memtrace peak --json``: every row counts, the rest beyond ``top`` in ``<others>``."""
+    return {"schema": SCHEMA, **_summary(report), "rows": _rows(report.rows, top, _peak_sizes)}
+
+
+def diff_object(report: DiffReport, top: int | None = None) -> dict[str, Any]:
+    """``memtrace diff --json``: the rows' ``delta_bytes`` sum to ``gap_bytes``."""
+    return {
+        "schema": SCHEMA,
+        "baseline": {"schema": SCHEMA, **_summary(report.baseline)},
+        "candidate": {"schema": SCHEMA, **_summary(report.candidate)},
+        "gap_bytes": report.gap_bytes,
+        "differences": list(report.differences),
+        "warnings": list(report.warnings),
+        "rows": _rows(report.rows, top, _diff_sizes),
+    }
+
+
+def _summary(report: PeakReport) -> dict[str, Any]:
+    return {
+        "path": report.path,
+        "label": report.label,
+        "accounting": report.accounting,
+        "peak_bytes": report.peak_bytes,
+        "peak_requested_bytes": report.peak_requested_bytes,
+        "peak_allocated_bytes": report.peak_allocated_bytes,
+        "driver_peak_bytes": report.driver_peak_bytes,
+        "window": report.window,
+        "event": report.event,
+        "position": report.position,
+        "device": report.device,
+        "complete": report.complete,
+        "reconciled": report.reconciled,
+        "warnings": list(report.warnings),
+    }
+
+
+def _rows(rows: Sequence[Row], top: int | None, sizes: Any) -> list[dict[str, Any]]:
+    return [{**_names(row), **sizes(row)} for row in limit_rows(rows, top)]
+
+
+def _names(row: Row) -> dict[str, Any]:
+    symbol = row.symbol
+    return {
+        "symbol": symbol.text,
+        "compiler": symbol.compiler,
+        "module": symbol.module or None,
+        "pass": symbol.phase,
+        "name": symbol.name,
+        "operation": symbol.operation or None,
+        "line": symbol.line or None,
+    }
+
+
+def _peak_sizes(row: Row) -> dict[str, Any]:
+    side = row.sides[0]
+    return {
+        "bytes": side.bytes,
+        "count": side.count,
+        "where": list(side.where),
+        "tensors": dict(side.tensors),
+    }
+
+
+def _diff_sizes(row: Row) -> dict[str, Any]:
+    a, b = row.sides
+    return {
+        "baseline_bytes": a.bytes,
+        "candidate_bytes": b.bytes,
+        "delta_bytes": row.delta,
+        "baseline_count": a.count,
+        "candidate_count": b.count,
+        "status": row.status or None,
+        "baseline_where": list(a.where),
+        "candidate_where": list(b.where),
+        "baseline_tensors": dict(a.tensors),
+        "candidate_tensors": dict(b.tensors),
+    }

@@ -1,0 +1,160 @@
+"""Reports as text for a terminal: what is compared first, then the rows, then the total."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from memtrace.analysis import DiffReport, PeakReport, Row, Side, fold_rows, limit_rows
+from memtrace.render.units import clean, format_bytes, format_delta, format_exact
+from memtrace.symbols import Symbol
+
+_MORE = "red"
+_LESS = "green"
+
+
+def print_peak(
+    console: Console, report: PeakReport, *, top: int | None = None, expand: bool = False
+) -> None:
+    """One recording's peak and what it consists of."""
+    console.print(_heading(report))
+    _print_warnings(console, report.warnings)
+    table = _table("bytes", "share", "count")
+    for row in limit_rows(report.rows if expand else fold_rows(report.rows), top):
+        share = row.sides[0].bytes / report.peak_bytes if report.peak_bytes else 0.0
+        table.add_row(
+            format_bytes(row.sides[0].bytes),
+            f"{share:.1%}",
+            f"{row.sides[0].count:,}",
+            _symbol(row),
+        )
+    table.add_section()
+    count = sum(row.sides[0].count for row in report.rows)
+    table.add_row(
+        format_bytes(report.peak_bytes),
+        "100.0%",
+        f"{count:,}",
+        f"peak: {format_exact(report.peak_bytes)}",
+        style="bold",
+    )
+    console.print(table)
+
+
+def print_diff(
+    console: Console, report: DiffReport, *, top: int | None = None, expand: bool = False
+) -> None:
+    """Two peaks, what else differs, and the rows that the gap consists of."""
+    console.print(_heading(report.baseline, "A"))
+    console.print(_heading(report.candidate, "B"))
+    for line in report.differences:
+        console.print(Text(f"  differs: {clean(line)}", style="yellow"))
+    _print_warnings(console, [f"A: {text}" for text in report.baseline.warnings])
+    _print_warnings(console, [f"B: {text}" for text in report.candidate.warnings])
+    _print_warnings(console, report.warnings)
+    table = _table("A", "B", "Δ bytes")
+    rows = report.rows if expand else fold_rows(report.rows)
+    for row in limit_rows(rows, top):
+        a, b = row.sides
+        table.add_row(
+            _amount(a), _amount(b), _delta(row.delta), _symbol(row), style=_dim(row.delta)
+        )
+    table.add_section()
+    table.add_row(
+        format_bytes(report.baseline.peak_bytes),
+        format_bytes(report.candidate.peak_bytes),
+        _delta(report.gap_bytes),
+        f"gap: {format_exact(report.gap_bytes, signed=True)}",
+        style="bold",
+    )
+    console.print(table)
+
+
+def _heading(report: PeakReport, letter: str = "") -> RenderableType:
+    title = Text(f"{letter}  " if letter else "", style="bold")
+    title.append(clean(report.label) if report.facts else clean(report.path))
+    if report.facts:
+        title.append(f"  {clean(report.path)}", style="not bold dim")
+    position = f", at {clean(report.position)}" if report.position else ""
+    kind = "allocated" if report.accounting == "allocated" else "requested (blocks unknown)"
+    line = Text(
+        f"  peak {kind} {format_bytes(report.peak_bytes)} in {clean(report.window)}{position}"
+    )
+    checked = {
+        True: "replay equals the driver's figures",
+        False: "replay DIFFERS from the driver's figures",
+        None: "no figures of the driver to compare with",
+    }[report.reconciled]
+    if report.driver_peak_bytes is not None:
+        checked += f" (driver's peak here: {format_exact(report.driver_peak_bytes)})"
+    state = "" if report.complete else "; incomplete, see below"
+    style = "red" if report.reconciled is False else "dim"
+    return Group(title, line, Text(f"  {checked}{state}", style=style))
+
+
+def _print_warnings(console: Console, warnings: Sequence[str]) -> None:
+    for text in warnings:
+        console.print(Text(f"  note: {clean(text)}", style="yellow"))
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("symbol", overflow="fold", ratio=1)
+    return table
+
+
+def _symbol(row: Row) -> Text:
+    """The name as found in the trace, folded names in one, and the tensors under it."""
+    text = Text(clean(_folded(row).text))
+    if row.members:
+        text.append(f" · {len(row.members)} ×", style="bold")
+    if row.status:
+        text.append(f"  {row.status}", style=_MORE if row.status == "NEW" else _LESS)
+    for side in row.sides[::-1]:
+        if side.tensors:
+            text.append(f"\n  {clean(_tensors(side))}", style="dim")
+            break
+    return text
+
+
+def _folded(row: Row) -> Symbol:
+    """The row's symbol with all its members' numbers: 'nvFusion2, 6, 10, 14'."""
+    names = list(dict.fromkeys(symbol.name for symbol in row.members))
+    operations = list(dict.fromkeys(symbol.operation for symbol in row.members))
+    return replace(
+        row.symbol,
+        name=_series(names) or row.symbol.name,
+        operation=_series(operations) or row.symbol.operation,
+    )
+
+
+def _series(names: Sequence[str]) -> str:
+    if len(names) < 2:
+        return ""
+    base = names[0].rstrip("0123456789")
+    return ", ".join([names[0], *(name.removeprefix(base) for name in names[1:])])
+
+
+def _tensors(side: Side, most: int = 4) -> str:
+    """'4 × float32[1, 28, 4096, 4096], 4 × bfloat16[…]'."""
+    parts = [f"{count} × {text}" if count > 1 else text for text, count in side.tensors[:most]]
+    if len(side.tensors) > most:
+        parts.append(f"{len(side.tensors) - most} more shapes")
+    return ", ".join(parts)
+
+
+def _amount(side: Side) -> str:
+    return format_bytes(side.bytes) if side.count else "·"
+
+
+def _delta(size: int) -> Text:
+    return Text(format_delta(size), style=_MORE if size > 0 else _LESS if size < 0 else "")
+
+
+def _dim(delta: int) -> str:
+    return "" if delta else "dim"

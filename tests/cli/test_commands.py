@@ -1,0 +1,123 @@
+"""The command line: output, exit codes, messages."""
+
+import json
+import pickle
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from memtrace.cli import app, main
+from memtrace.cli.diff import parse_threshold
+
+runner = CliRunner()
+
+
+def snapshot(*sizes):
+    """A plain snapshot: one allocation of each size, each from a line of its own."""
+    history = [
+        {
+            "action": "alloc", "addr": 0x1000 * (k + 1), "size": size, "stream": 0,
+            "time_us": k, "frames": [{"filename": "/a/b.py", "line": k, "name": "f"}],
+        }
+        for k, size in enumerate(sizes)
+    ]  # fmt: skip
+    return {"segments": [], "device_traces": [history], "allocator_settings": {}}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_one(name, *sizes):
+        path = tmp_path / name
+        path.write_bytes(pickle.dumps(snapshot(*sizes), protocol=4))
+        return str(path)
+
+    return write_one
+
+
+def run(*arguments):
+    return runner.invoke(app, list(arguments), catch_exceptions=False)
+
+
+def test_peak_json_is_one_object_and_nothing_else(write):
+    result = run("peak", write("a.pkl", 100, 200), "--json")
+    assert result.exit_code == 0
+    assert result.stderr == ""
+    found = json.loads(result.stdout)
+    assert found["schema"] == 1
+    assert found["peak_bytes"] == 300
+    assert found["driver_peak_bytes"] is None
+    assert [(row["symbol"], row["bytes"]) for row in found["rows"]] == [
+        ("f (a/b.py:1)", 200),
+        ("f (a/b.py:0)", 100),
+    ]
+
+
+def test_diff_json(write):
+    result = run("diff", write("a.pkl", 100, 200), write("b.pkl", 150), "--json", "--top", "1")
+    found = json.loads(result.stdout)
+    assert found["gap_bytes"] == -150
+    assert [row["symbol"] for row in found["rows"]] == ["f (a/b.py:1)", "<others>"]
+    assert sum(row["delta_bytes"] for row in found["rows"]) == -150
+
+
+@pytest.mark.parametrize(
+    ("threshold", "code"), [("10%", 3), ("60%", 0), ("40", 3), ("50B", 0), ("1KiB", 0)]
+)
+def test_fail_over(write, threshold, code):
+    a, b = write("a.pkl", 100), write("b.pkl", 150)
+    assert run("diff", a, b, "--fail-over", threshold).exit_code == code
+    assert run("diff", b, a, "--fail-over", threshold).exit_code == 0
+
+
+def test_fail_over_that_is_none_is_a_usage_error(write):
+    a = write("a.pkl", 100)
+    assert runner.invoke(app, ["diff", a, a, "--fail-over", "much"]).exit_code == 2
+
+
+def test_thresholds():
+    assert parse_threshold("5%", 1000) == 50
+    assert parse_threshold("200MiB", 0) == 200 * 2**20
+    assert parse_threshold("1.5 GB", 0) == 1.5e9
+
+
+def test_unknown_window_lists_those_there_are(write, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["memtrace", "peak", write("a.pkl", 1), "--window", "7"])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 1
+    error = capsys.readouterr().err
+    assert "a.pkl" in error
+    assert "all" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("content", [None, b"", b"hello", b"\x80\x04K\x01."])
+def test_bad_files_are_one_line_and_exit_1(tmp_path, content):
+    path = tmp_path / "bad.pkl"
+    if content is not None:
+        path.write_bytes(content)
+    done = subprocess.run(
+        [sys.executable, "-m", "memtrace", "peak", str(path)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert "bad.pkl" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["record", "peak", "diff"])
+def test_every_command_has_help_with_an_example(command):
+    result = run(command, "--help")
+    assert result.exit_code == 0
+    assert f"Example:  memtrace {command}" in result.stdout
+
+
+def test_viewers_import_no_torch():
+    code = (
+        "import sys; import memtrace.cli, memtrace.analysis, memtrace.render.text, "
+        "memtrace.render.json, memtrace.snapshot; sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,188 @@
+"""Names of stacks, as they were seen on a GPU."""
+
+import pytest
+
+from memtrace.snapshot.columns import Frame
+from memtrace.symbols import Symbol, eager, inductor, thunder
+from memtrace.symbols.sources import Sources
+
+COMPUTATION = """def computation(q):
+  [t1112, t1126] = nvFusion2(q)
+
+  # <eval_with_key>.12:82: attn_output = torch.matmul(a, b)
+  t3526 = torch.matmul(t1126, q)  # t3526: "cuda:0 bf16[28, 4096]"
+  [t9] = TorchCompile0(q)
+
+  # /x/site-packages/thunder/torch/helper.py:69: return f(*args)
+  t10 = torch.permute(t9, (1, 0))
+"""
+REGION = """def to_be_compiled(q):
+  # <eval_with_key>.12:85: weights = softmax(q)
+  t5 = Tensor.to(q, torch.float32)  # t5: "cuda:0 f32[4, 4]"
+"""
+INDUCTOR = """# AOT ID: ['3_backward']
+import torch
+def call(args):
+    buf1 = empty_strided_cuda((1, 28, 4096, 4096), (1, 1, 1, 1), torch.float32)
+    buf2 = reinterpret_tensor(buf1, (4, 4), (4, 1), 0); del buf1  # reuse
+    # Topologically Sorted Source Nodes: [x], Original ATen: [aten.softmax]
+    stream0 = get_raw_stream(0)
+    triton_red_fused__softmax_8.run(arg0, buf2, 114688, stream=stream0)
+    buf3 = torch.ops.aten.addmm.default(buf2, arg1)
+"""
+OUTPUT = "/tmp/torchinductor_me/s7/cs7gbb4uf2p44hswiqyrxnv4botqoxtwcpn6ojxh6iaww6l4255o.py"
+
+
+def tensor(name, *shape, dtype="float32"):
+    return {"name": name, "shape": list(shape), "dtype": dtype, "device": "cuda:0"}
+
+
+def trace(phase, filename, *symbols):
+    return {
+        "phase": phase,
+        "filename": filename,
+        "inputs": [],
+        "outputs": [],
+        "symbols": [
+            {"name": name, "line": line, "args": [], "outputs": outputs, "inside": []}
+            for name, line, outputs in symbols
+        ],
+    }
+
+
+META = {
+    "sources": {
+        "thunder.computation_20": COMPUTATION,
+        "thunder.to_be_compiled_17": REGION,
+        OUTPUT: INDUCTOR,
+    },
+    "thunder": [
+        {
+            "name": "decoder",
+            "traces": [
+                trace(
+                    "forward",
+                    "thunder.computation_20",
+                    (
+                        "nvFusion2",
+                        2,
+                        [tensor("t1112", 28, 8), tensor("t1126", 28, 8, dtype="bfloat16")],
+                    ),
+                ),
+                trace("region:TorchCompile0", "thunder.to_be_compiled_17"),
+            ],
+        }
+    ],
+    "fx": {
+        "<eval_with_key>.12": [
+            {
+                "line": 82,
+                "source": "/v/site-packages/transformers/models/qwen2/modeling_qwen2.py:150",
+            },
+            {"line": 85, "source": "/home/me/train/model.py:7"},
+        ]
+    },
+}
+SITE = "/venv/lib/python3.12/site-packages/"
+NVFUSER = Frame(SITE + "nvfuser_direct/__init__.py", 371, "execute")
+NVFUSER_CALL = Frame(SITE + "thunder/executors/nvfuserex_impl.py", 561, "__call__")
+
+
+@pytest.fixture
+def sources():
+    return Sources(META)
+
+
+def computation(line):
+    return Frame("thunder.computation_20", line, "computation")
+
+
+def test_fusion(sources):
+    naming = thunder.name_stack([NVFUSER, NVFUSER_CALL, computation(2)], sources)
+    assert naming.symbol == Symbol("thunder", "decoder", "forward", "nvFusion2")
+    assert naming.symbol.text == "decoder/forward nvFusion2"
+    assert naming.where == "thunder.computation_20:2"
+    assert [t.text for t in naming.tensors] == ["float32[28, 8]", "bfloat16[28, 8]"]
+
+
+def test_operator_of_a_trace_has_the_models_line(sources):
+    naming = thunder.name_stack([computation(5)], sources)
+    assert naming.symbol.name == "torch.matmul"
+    assert naming.symbol.line == "transformers/models/qwen2/modeling_qwen2.py:150"
+    assert [t.text for t in naming.tensors] == ["bfloat16[28, 4096]"]
+
+
+def test_thunders_own_helpers_are_no_line_of_the_model(sources):
+    assert thunder.name_stack([computation(9)], sources).symbol.line == ""
+
+
+def test_region_names_region_operation_and_buffer(sources):
+    frames = [
+        Frame(OUTPUT, 4, "call"),
+        Frame("thunder.to_be_compiled_17", 3, "to_be_compiled"),
+        Frame(SITE + "torch/_inductor/utils.py", 3401, "run"),
+        Frame("thunder.to_be_compiled_17", 1, "to_be_compiled"),
+        Frame(SITE + "thunder/executors/torch_compile.py", 84, "compiled_func_wrapper"),
+        computation(6),
+        Frame("/home/me/train.py", 3, "<module>"),
+    ]
+    naming = thunder.name_stack(frames, sources)
+    assert naming.symbol == Symbol(
+        "thunder", "decoder", "forward", "TorchCompile0", "Tensor.to", "train/model.py:7"
+    )
+    assert naming.symbol.text == "decoder/forward TorchCompile0 › Tensor.to (train/model.py:7)"
+    assert [t.text for t in naming.tensors] == ["float32[1, 28, 4096, 4096]"]
+
+
+def test_without_sources_the_kind_and_the_line_remain():
+    nothing = Sources(None)
+    naming = thunder.name_stack([NVFUSER, NVFUSER_CALL, computation(91)], nothing)
+    assert naming.symbol == Symbol("thunder", "thunder", "forward", "nvFusion@line91")
+    backward = Frame("thunder.backward_fn_24", 7, "backward_fn")
+    assert thunder.name_stack([backward], nothing).symbol.phase == "backward"
+
+
+def test_no_thunder_frame_is_no_thunder_symbol(sources):
+    assert thunder.name_stack([Frame("/a/thunder.computation_1.py", 3, "f")], sources) is None
+    assert thunder.name_stack([], sources) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [(4, "triton_red_fused__softmax_8"), (9, "torch.ops.aten.addmm.default")],
+)
+def test_inductor_kernel_that_fills_the_buffer(sources, line, name):
+    frames = [
+        Frame(OUTPUT, line, "call"),
+        Frame(SITE + "transformers/models/qwen2/modeling_qwen2.py", 220, "forward"),
+        Frame(SITE + "torch/_inductor/utils.py", 3401, "run"),
+    ]
+    symbol = inductor.name_stack(frames, sources).symbol
+    assert symbol == Symbol(
+        "inductor", "graph 3", "backward", name, "",
+        "transformers/models/qwen2/modeling_qwen2.py:220",
+    )  # fmt: skip
+
+
+def test_inductor_file_is_known_by_its_hash_wherever_the_cache_lies():
+    assert inductor.is_output_file(OUTPUT)
+    assert inductor.is_output_file(OUTPUT.replace("/tmp/torchinductor_me", "/scratch/cache"))
+    assert not inductor.is_output_file("/home/me/s7/cs7.py")
+
+
+def test_eager_function_and_users_line():
+    frames = [
+        Frame(SITE + "torch/nn/functional.py", 2397, "silu"),
+        Frame(SITE + "torch/nn/modules/module.py", 1790, "_call_impl"),
+        Frame("/home/me/project/model.py", 47, "forward"),
+    ]
+    symbol = eager.name_stack(frames, "forward", "", Sources(None)).symbol
+    assert symbol == Symbol(
+        "eager", "", "forward", "torch.nn.functional.silu", "", "project/model.py:47"
+    )
+    assert eager.name_stack(frames, None, "aten::silu", Sources(None)).symbol.name == "aten::silu"
+
+
+def test_optimizer_is_known_by_its_frames():
+    frames = [Frame(SITE + "torch/optim/adamw.py", 5, "_init_group"), Frame("/a/b/t.py", 1, "f")]
+    assert eager.name_stack(frames, None, "", Sources(None)).symbol.phase == "optimizer"
