@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memtrace.snapshot.columns import Recording, Segment
-from memtrace.timeline import live, replay
+from memtrace.timeline import live, replay, settle
 from tests.builders import MIB, events, recording
 from tests.timeline.allocator_model import Model
 
@@ -89,6 +89,10 @@ def check(model: Model, first: int, start: tuple[Segment, ...] | None) -> bool:
     np.testing.assert_array_equal(rows.block[here], truth[rows.born[here]])
     if got.allocated is not None:
         np.testing.assert_array_equal(got.allocated, model.allocated[first:])
+    late = settle(got, got.allocated_from)
+    if late.allocated is not None:
+        known = slice(got.allocated_from, None)
+        np.testing.assert_array_equal(late.allocated[known], model.allocated[first:][known])
     for k in {0, got.n_events // 2, got.n_events}:
         assert rows.requested[live(got, k, "requested")].sum() == got.requested[k]
         if got.allocated is not None:

@@ -1,0 +1,97 @@
+"""Replayed figures next to the driver's, and block sizes next to the profiler's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from memtrace.snapshot.columns import Recording
+from memtrace.timeline import cross_check_profile, reconcile, reconciled, replay
+from tests.builders import MIB, capture_meta, events, recording, segment
+
+A = 1 << 40
+
+
+def capture(**meta: Any) -> Recording:
+    return recording(
+        events(
+            ("segment_alloc", A, 20 * MIB),
+            ("alloc", A, 2 * MIB + 1),
+            ("free", A, 2 * MIB + 1),
+        ),
+        segments=[segment(A, [("free", 20 * MIB)])],
+        start=[],
+        meta=capture_meta(**meta),
+    )
+
+
+def figures(allocated: int) -> dict[str, int]:
+    return {
+        "begin": 0,
+        "end": 4,
+        "allocated": allocated,
+        "requested": 2 * MIB + 1,
+        "reserved": 20 * MIB,
+    }
+
+
+def test_peaks_that_agree() -> None:
+    source = capture(peaks=[figures(2 * MIB + 512)])
+    checks = reconcile(source, replay(source))
+    assert [(c.what, c.agrees) for c in checks] == [
+        ("allocated peak (run)", True),
+        ("requested peak (run)", True),
+        ("reserved peak (run)", True),
+    ]
+    assert (checks[0].begin, checks[0].end) == (0, 4)
+    assert reconciled(checks) is True
+
+
+def test_one_byte_off_is_off() -> None:
+    source = capture(peaks=[figures(2 * MIB + 513)])
+    assert reconciled(reconcile(source, replay(source))) is False
+
+
+def test_figures_at_marks() -> None:
+    stats = [2 * MIB + 512, 0, 20 * MIB, 0, 2 * MIB + 1, 0]
+    source = capture(marks=[("step", "begin", 2, "", stats), ("step", "end", 4)])
+    checks = reconcile(source, replay(source))
+    assert [c.agrees for c in checks] == [True, True, True]
+    assert checks[0].what == "allocated at mark 0 (step begin)"
+    source = capture(marks=[("step", "begin", 3, "", stats)])
+    assert [c.agrees for c in reconcile(source, replay(source))] == [False, True, True]
+
+
+def test_nothing_to_compare() -> None:
+    source = capture()
+    assert reconcile(source, replay(source)) == []
+    assert reconciled([]) is None
+    dropped = capture(peaks=[figures(1)], dropped=3)
+    assert reconciled(reconcile(dropped, replay(dropped))) is None
+
+
+def profile(*rows: tuple[int, int]) -> dict[str, Any]:
+    return {
+        "iteration": 0,
+        "ops": {},
+        "kernels": {},
+        "memory": {
+            "addr": [r[0] for r in rows],
+            "bytes": [r[1] for r in rows],
+            "device": [0 for _ in rows],
+            "thread": [0 for _ in rows],
+            "time_ns": [0 for _ in rows],
+            "op": [-1 for _ in rows],
+        },
+    }
+
+
+def test_block_sizes_of_the_profiler() -> None:
+    common: dict[str, Any] = {
+        "marks": [("step", "begin", 0), ("step", "end", 4)],
+        "iterations": [{"begin": 0, "end": 1, "profiled": True}],
+    }
+    good = capture(**common, profile=profile((A, 2 * MIB + 512), (A, -2 * MIB - 512), (7, 512)))
+    assert cross_check_profile(good, replay(good)) == (1, 0, 1)
+    bad = capture(**common, profile=profile((A, 3 * MIB)))
+    assert cross_check_profile(bad, replay(bad)) == (1, 1, 0)
+    assert cross_check_profile(capture(), replay(capture())) is None
