@@ -194,8 +194,9 @@ class Meta(TypedDict):
     allocator_conf, allocator_backend, stacks, max_events, command (list), module (bool), cwd,
     git_commit, started (epoch s), compilers (list: 'thunder(sdpa, torchcompile)', 'inductor',
     'eager'), inputs (list of TensorInfo of the outermost call), exit
-    ({"kind": "ok"|"exception"|"exit"|"interrupt"|"oom", "code": int, "message": str}), matmul/amp settings as they matter for memory,
-    profiler_error, notes (list of str: things the recorder noticed and a reader must be told).
+    ({"kind": "ok"|"exception"|"exit"|"interrupt"|"oom", "code": int, "message": str}),
+    matmul/amp settings as they matter for memory, profiler_error,
+    notes (list of str: things the recorder noticed and a reader must be told).
     """
 
     format: int

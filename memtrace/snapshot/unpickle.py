@@ -169,6 +169,7 @@ def _harmless_for(top: int, wide: bool) -> re.Pattern[bytes]:
         b"(?s)(?:"
         + b"|".join(
             (
+                b"j....j....j....j....",  # stacks are mostly these
                 b"j....",
                 b"h.",
                 b"[]\\x94}(aues)N\\x88\\x890]",
