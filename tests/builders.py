@@ -44,7 +44,8 @@ def events(*rows: tuple[Any, ...]) -> Events:
             flat += [("free_requested", *row[1:]), ("free_completed", *row[1:])]
         else:
             flat.append(row)
-    full = [(*row, *(0, 0, -1)[len(row) - 3 :]) for row in flat]
+    defaults = (0, 0, -1)
+    full = [(*row, *defaults[len(row) - 3 :]) for row in flat]
 
     def column(k: int, kind: Any) -> Any:
         return np.array([row[k] for row in full], dtype=kind)
@@ -75,7 +76,8 @@ def segment(
     laid: list[Block] = []
     at = address
     for row in blocks:
-        state, size, requested, stack = (*row, *(row[1], 0)[len(row) - 2 :])
+        usual: tuple[Any, ...] = (row[1], 0)
+        state, size, requested, stack = (*row, *usual[len(row) - 2 :])
         laid.append(Block(at, size, 0 if state == "free" else requested, states[state], stack))
         at += size
     return Segment(device, address, at - address, stream, kind, pool, expandable, tuple(laid))

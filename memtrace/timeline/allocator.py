@@ -141,6 +141,9 @@ class BlockMap:
             del self.free[address], self.free_end[address + size]
             self.fixed_end.discard(address + size)
         elif action == Action.SEGMENT_MAP:
+            # Merges like a freed block (map_block). Neighbours by address are neighbours in one
+            # expandable segment: each reserves more addresses than the device has memory, so the
+            # mapped parts of two never touch.
             self.release(address, size)
         else:
             self._unmap(address, size)

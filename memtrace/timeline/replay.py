@@ -100,21 +100,8 @@ def replay(recording: Recording, device: int = 0) -> Replay:
     dropped = _dropped(recording, device)
     if dropped > 0:
         notes.gap(f"the ring buffer wrapped: the first {dropped} events are lost")
-    start_segments = recording.start_segments
-    # The segments at the start are those before the first event; if that one was dropped they
-    # are of no use.
-    if start_segments is not None and dropped <= 0:
-        start = start_from_segments(s for s in start_segments if s.device == device)
-    else:
-        start = start_from_end(end, events, pairing, rules)
     cpu = is_cpu(recording)
-    if cpu:
-        blocks = None
-    elif not start.known:
-        blocks = None
-        notes.gap("the file says nothing of the allocator's segments: block sizes are unknown")
-    else:
-        blocks = replay_blocks(events, start, rules, end, half=pairing.half)
+    start, blocks = _find_blocks(recording, events, pairing, rules, end, device, dropped, notes)
     lifetimes = _assemble(events, pairing, start, blocks, cpu, notes)
     unborn = int((pairing.born < 0).sum())
     if dropped < 0 and unborn and _round_number(n):
@@ -137,6 +124,11 @@ def replay(recording: Recording, device: int = 0) -> Replay:
     mismatches = None if blocks is None else blocks.end_mismatches
     if mismatches:
         notes.gap(f"{mismatches} blocks differ from the segments at the end of the recording")
+    bare = int(((lifetimes.requested == 0) & (lifetimes.block > 0)).sum())
+    if bare:
+        notes.gap(
+            f"{bare} blocks carry no requested size (older torch): requested bytes are too low"
+        )
     lost = lifetimes.block < 0
     unknown = int(lost.sum())
     allocated_from = int(min(lifetimes.freed[lost].max(), n)) + 1 if unknown else 0
@@ -164,6 +156,47 @@ def replay(recording: Recording, device: int = 0) -> Replay:
         dropped=dropped,
         allocated_from=allocated_from if blocks is not None or cpu else n + 1,
     )
+
+
+def _find_blocks(
+    recording: Recording,
+    events: Events,
+    pairing: Pairing,
+    rules: Rules,
+    end: tuple[Segment, ...],
+    device: int,
+    dropped: int,
+    notes: _Notes,
+) -> tuple[Start, Blocks | None]:
+    """The state at the start and the blocks; None where there are none (CPU) or nothing is known.
+
+    The segments at the start, where the capture has them, are those before the first event: of no
+    use if that one was dropped. Where they do not lead to the segments at the end, the start is
+    rebuilt from the end, if that explains the history better.
+    """
+    if is_cpu(recording):
+        return Start((), {}, False, ()), None
+
+    def run(start: Start) -> Blocks:
+        return replay_blocks(events, start, rules, end, half=pairing.half)
+
+    given = recording.start_segments
+    if given is not None and dropped <= 0:
+        start = start_from_segments(s for s in given if s.device == device)
+        blocks = run(start)
+        faults = blocks.misfits + blocks.end_mismatches
+        if faults and end:
+            rebuilt = start_from_end(end, events, pairing, rules)
+            again = run(rebuilt)
+            if again.misfits + again.end_mismatches < faults:
+                notes.gap("the segments at the start do not fit: rebuilt from those at the end")
+                return rebuilt, again
+        return start, blocks
+    start = start_from_end(end, events, pairing, rules)
+    if start.known:
+        return start, run(start)
+    notes.gap("the file says nothing of the allocator's segments: block sizes are unknown")
+    return start, None
 
 
 class _Notes:

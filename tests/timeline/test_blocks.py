@@ -455,3 +455,30 @@ def test_live_sums_to_the_total_at_every_moment() -> None:
         assert rows.block[live(got, k, "allocated")].sum() == got.allocated[k]
         assert rows.requested[live(got, k, "requested")].sum() == got.requested[k]
     assert np.argmax(got.allocated) == 3
+
+
+def test_start_segments_that_do_not_fit_are_given_up() -> None:
+    """Something was allocated between reading the segments and the first event."""
+    source = recording(
+        events(("free", A + 512, 1000)),
+        start=[segment(A, [("used", 512, 8), ("free", 2 * MIB - 512)], kind="small")],
+        segments=[segment(A, [("used", 512, 8), ("free", 2 * MIB - 512)], kind="small")],
+    )
+    got = replay(source)
+    assert got.lifetimes.block.tolist() == [512, 1024]
+    assert not got.complete
+    assert "rebuilt" in got.warnings[0]
+
+
+def test_blocks_of_older_torch_without_requested_sizes() -> None:
+    source = recording(
+        events(("alloc", A + 512, 8)),
+        segments=[
+            segment(A, [("used", 512, 0), ("used", 512, 8), ("free", 2 * MIB - 1024)], kind="small")
+        ],
+    )
+    got = replay(source)
+    assert got.allocated is not None
+    assert got.allocated.tolist() == [512, 1024]
+    assert not got.complete
+    assert "too low" in got.warnings[0]

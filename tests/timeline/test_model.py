@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from memtrace.snapshot.columns import Recording, Segment
 from memtrace.timeline import live, replay, settle
-from tests.builders import MIB, events, recording
+from tests.builders import ACTIONS, MIB, events, recording, segment
 from tests.timeline.allocator_model import Model
 
 SIZES = st.one_of(
@@ -127,3 +127,33 @@ def test_blocks_rebuilt_from_the_end_are_right_or_unknown(
         assert rebuilt.freed[k] == given_start.freed[twin]
         assert rebuilt.completed[k] == given_start.completed[twin]
     assert not there
+
+
+ANY_EVENTS = st.lists(
+    st.tuples(
+        st.sampled_from(sorted(ACTIONS)),
+        st.integers(0, 6).map(lambda k: (1 << 40) + k * 512),
+        st.sampled_from([0, 1, 512, 1024, 2 * MIB]),
+        st.integers(0, 1),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(ANY_EVENTS, st.booleans(), st.booleans())
+def test_any_history_is_replayed_and_sums(
+    rows: list[tuple[Any, ...]], end: bool, start: bool
+) -> None:
+    """Whatever a broken file holds: no exception, and the live set sums to the total."""
+    some = segment(1 << 40, [("used", 512), ("pending", 1024), ("free", 2 * MIB)])
+    source = recording(
+        events(*rows), segments=[some] if end else [], start=[some] if start else None
+    )
+    got = replay(source)
+    table = got.lifetimes
+    assert (table.freed <= table.completed).all()
+    for k in range(got.n_events + 1):
+        assert table.requested[live(got, k, "requested")].sum() == got.requested[k]
+        if got.allocated is not None:
+            assert table.block[live(got, k, "allocated")].sum() == got.allocated[k]
