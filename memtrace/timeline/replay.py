@@ -10,6 +10,7 @@ import numpy as np
 
 from memtrace.snapshot.columns import Action, Events, Int64, Recording, Segment
 from memtrace.timeline.allocator import Blocks, replay_blocks
+from memtrace.timeline.assembly import Notes, assemble
 from memtrace.timeline.lifetimes import Lifetimes, Pairing, pair_events
 from memtrace.timeline.rules import Rules
 from memtrace.timeline.start import Start, start_from_end, start_from_segments
@@ -93,7 +94,7 @@ def replay(recording: Recording, device: int = 0) -> Replay:
     """Replays the history of ``device``. Never fails: what is missing becomes a warning."""
     events = recording.events[device] if device < len(recording.events) else _no_events()
     n = len(events)
-    notes = _Notes()
+    notes = Notes()
     rules = Rules.from_settings(recording.settings)
     end = tuple(s for s in recording.segments if s.device == device)
     pairing = pair_events(events, half=_no_completions(events, end))
@@ -102,7 +103,7 @@ def replay(recording: Recording, device: int = 0) -> Replay:
         notes.gap(f"the ring buffer wrapped: the first {dropped} events are lost")
     cpu = is_cpu(recording)
     start, blocks = _find_blocks(recording, events, pairing, rules, end, device, dropped, notes)
-    lifetimes = _assemble(events, pairing, start, blocks, cpu, notes)
+    lifetimes = assemble(events, pairing, start, blocks, cpu, notes)
     unborn = int((pairing.born < 0).sum())
     if dropped < 0 and unborn and _round_number(n):
         notes.gap(
@@ -166,7 +167,7 @@ def _find_blocks(
     end: tuple[Segment, ...],
     device: int,
     dropped: int,
-    notes: _Notes,
+    notes: Notes,
 ) -> tuple[Start, Blocks | None]:
     """The state at the start and the blocks; None where there are none (CPU) or nothing is known.
 
@@ -197,21 +198,6 @@ def _find_blocks(
         return start, run(start)
     notes.gap("the file says nothing of the allocator's segments: block sizes are unknown")
     return start, None
-
-
-class _Notes:
-    """Warnings as they come up; ``gaps`` where one of them means that something is missing."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-        self.gaps = False
-
-    def say(self, text: str) -> None:
-        self.texts.append(text)
-
-    def gap(self, text: str) -> None:
-        self.texts.append(text)
-        self.gaps = True
 
 
 def device_meta(recording: Recording, device: int) -> dict[str, Any] | None:
@@ -246,77 +232,6 @@ def _dropped(recording: Recording, device: int) -> int:
 def _round_number(n: int) -> bool:
     """Whether a person might have chosen ``n`` as the greatest number of events."""
     return n >= 1000 and (n % 1000 == 0 or n & (n - 1) == 0)
-
-
-def _assemble(
-    events: Events, pairing: Pairing, start: Start, blocks: Blocks | None, cpu: bool, notes: _Notes
-) -> Lifetimes:
-    """Joins what the events, the blocks at the start and the allocator's replay know."""
-    n = len(events)
-    born_here = pairing.born >= 0
-    split = int((~born_here).sum())  # rows before are those not seen allocated
-    first_alloc: dict[int, int] = {}
-    seen_first = pairing.address[split:].tolist()
-    for address, k in zip(reversed(seen_first), pairing.born[split:][::-1].tolist(), strict=True):
-        first_alloc[address] = k
-    row_of = {a: i for i, a in enumerate(pairing.address[:split].tolist())}
-    known = {} if cpu else start.blocks
-    early: list[tuple[int, ...]] = []
-    lost = 0
-    for address in sorted(set(known) | set(row_of)):
-        b = known.get(address)
-        i = row_of.get(address)
-        size = -1
-        if b is not None and blocks is not None:
-            size = blocks.start_sizes.get(address, -1)
-        if i is None:
-            assert b is not None
-            over = first_alloc.get(address, n)
-            lost += over < n
-            freed, completed, free_stack = over, over, 0
-            requested, stream = b.requested, b.stream
-        else:
-            freed, completed = int(pairing.freed[i]), int(pairing.completed[i])
-            free_stack = int(pairing.free_stack[i])
-            requested, stream = int(pairing.requested[i]), int(pairing.stream[i])
-            if b is not None and b.requested:
-                requested = b.requested
-        if b is not None and b.pending:
-            freed = -1
-        stack = 0 if b is None else b.stack
-        early.append((address, requested, size, stream, stack, free_stack, freed, completed))
-    if lost:
-        notes.gap(f"{lost} allocations of an address that was in use before the recording")
-    late_sizes = np.full(len(pairing.address) - split, -1, dtype=np.int64)
-    if blocks is not None:
-        late_sizes = blocks.sizes[pairing.born[split:]]
-    if blocks is not None and blocks.disproved:
-        early = [
-            (a, r, -1 if _inside(a, blocks.disproved) else b, *rest) for a, r, b, *rest in early
-        ]
-        wrong = [_inside(a, blocks.disproved) for a in seen_first]
-        late_sizes = np.where(np.array(wrong, dtype=bool), -1, late_sizes)
-    columns = list(zip(*early, strict=True)) if early else [()] * 8
-
-    def join(values: tuple[int, ...], rest: Any, kind: Any) -> Any:
-        return np.concatenate((np.array(values, dtype=kind), rest.astype(kind)))
-
-    requested_bytes = join(columns[1], pairing.requested[split:], np.int64)
-    return Lifetimes(
-        address=join(columns[0], pairing.address[split:], np.uint64),
-        requested=requested_bytes,
-        block=requested_bytes if cpu else join(columns[2], late_sizes, np.int64),
-        stream=join(columns[3], pairing.stream[split:], np.uint64),
-        stack=join(columns[4], pairing.stack[split:], np.int32),
-        free_stack=join(columns[5], pairing.free_stack[split:], np.int32),
-        born=join((-1,) * len(early), pairing.born[split:], np.int64),
-        freed=join(columns[6], pairing.freed[split:], np.int64),
-        completed=join(columns[7], pairing.completed[split:], np.int64),
-    )
-
-
-def _inside(address: int, ranges: tuple[tuple[int, int], ...]) -> bool:
-    return any(low <= address < high for low, high in ranges)
 
 
 def _running(size: Int64, born: Int64, gone: Int64, n: int) -> Int64:

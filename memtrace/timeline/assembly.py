@@ -1,0 +1,98 @@
+"""Puts together the lifetimes: from the events, the state at the start, the allocator's blocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from memtrace.snapshot.columns import Events
+from memtrace.timeline.allocator import Blocks
+from memtrace.timeline.lifetimes import Lifetimes, Pairing
+from memtrace.timeline.start import Start
+
+
+class Notes:
+    """Warnings as they come up; ``gaps`` where one of them means that something is missing."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.gaps = False
+
+    def say(self, text: str) -> None:
+        self.texts.append(text)
+
+    def gap(self, text: str) -> None:
+        self.texts.append(text)
+        self.gaps = True
+
+
+def assemble(
+    events: Events, pairing: Pairing, start: Start, blocks: Blocks | None, cpu: bool, notes: Notes
+) -> Lifetimes:
+    """Joins what the events, the blocks at the start and the allocator's replay know."""
+    n = len(events)
+    born_here = pairing.born >= 0
+    split = int((~born_here).sum())  # rows before are those not seen allocated
+    first_alloc: dict[int, int] = {}
+    seen_first = pairing.address[split:].tolist()
+    for address, k in zip(reversed(seen_first), pairing.born[split:][::-1].tolist(), strict=True):
+        first_alloc[address] = k
+    row_of = {a: i for i, a in enumerate(pairing.address[:split].tolist())}
+    known = {} if cpu else start.blocks
+    early: list[tuple[int, ...]] = []
+    lost = 0
+    for address in sorted(set(known) | set(row_of)):
+        b = known.get(address)
+        i = row_of.get(address)
+        size = -1
+        if b is not None and blocks is not None:
+            size = blocks.start_sizes.get(address, -1)
+        if i is None:
+            assert b is not None
+            over = first_alloc.get(address, n)
+            lost += over < n
+            freed, completed, free_stack = over, over, 0
+            requested, stream = b.requested, b.stream
+        else:
+            freed, completed = int(pairing.freed[i]), int(pairing.completed[i])
+            free_stack = int(pairing.free_stack[i])
+            requested, stream = int(pairing.requested[i]), int(pairing.stream[i])
+            if b is not None and b.requested:
+                requested = b.requested
+        if b is not None and b.pending:
+            freed = -1
+        stack = 0 if b is None else b.stack
+        early.append((address, requested, size, stream, stack, free_stack, freed, completed))
+    if lost:
+        notes.gap(f"{lost} allocations of an address that was in use before the recording")
+    late_sizes = np.full(len(pairing.address) - split, -1, dtype=np.int64)
+    if blocks is not None:
+        late_sizes = blocks.sizes[pairing.born[split:]]
+    if blocks is not None and blocks.disproved:
+        early = [
+            (a, r, -1 if _inside(a, blocks.disproved) else b, *rest) for a, r, b, *rest in early
+        ]
+        wrong = [_inside(a, blocks.disproved) for a in seen_first]
+        late_sizes = np.where(np.array(wrong, dtype=bool), -1, late_sizes)
+    columns = list(zip(*early, strict=True)) if early else [()] * 8
+
+    def join(values: tuple[int, ...], rest: Any, kind: Any) -> Any:
+        return np.concatenate((np.array(values, dtype=kind), rest.astype(kind)))
+
+    requested_bytes = join(columns[1], pairing.requested[split:], np.int64)
+    return Lifetimes(
+        address=join(columns[0], pairing.address[split:], np.uint64),
+        requested=requested_bytes,
+        block=requested_bytes if cpu else join(columns[2], late_sizes, np.int64),
+        stream=join(columns[3], pairing.stream[split:], np.uint64),
+        stack=join(columns[4], pairing.stack[split:], np.int32),
+        free_stack=join(columns[5], pairing.free_stack[split:], np.int32),
+        born=join((-1,) * len(early), pairing.born[split:], np.int64),
+        freed=join(columns[6], pairing.freed[split:], np.int64),
+        completed=join(columns[7], pairing.completed[split:], np.int64),
+    )
+
+
+def _inside(address: int, ranges: tuple[tuple[int, int], ...]) -> bool:
+    return any(low <= address < high for low, high in ranges)
