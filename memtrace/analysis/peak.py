@@ -25,6 +25,7 @@ from memtrace.timeline import (
     reconcile,
     reconciled,
     replay,
+    settle,
     sizes,
 )
 
@@ -82,7 +83,8 @@ def open_subject(recording: Recording, window: str | None = None) -> Subject:
     """
     replays = [replay(recording, device) for device in range(max(len(recording.events), 1))]
     busiest = max(replays, key=lambda one: int(one.requested.max()))
-    return Subject(recording, busiest, choose_window(find_windows(recording, busiest), window))
+    chosen = choose_window(find_windows(recording, busiest), window)
+    return Subject(recording, settle(busiest, chosen.begin), chosen)
 
 
 def report_peak(

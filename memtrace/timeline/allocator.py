@@ -103,7 +103,7 @@ def replay_blocks(
                 free_end[address + room] = address + rounded
                 room = rounded
             else:
-                del free_end[address + room]
+                free_end.pop(address + room, None)
             used[address] = room
             sizes[k] = room
         elif action == finish:

@@ -63,7 +63,7 @@ class BlockMap:
         free = self.free
         if end in free and end not in self.fixed and end not in self.fixed_end:
             size += free.pop(end)
-            del self.free_end[address + size]
+            self.free_end.pop(address + size, None)
         if address in self.free_end and address not in self.fixed and address not in self.fixed_end:
             low = self.free_end.pop(address)
             size += address - low
@@ -83,7 +83,7 @@ class BlockMap:
             return -1
         total = self.free.pop(low)
         owner = self.open_end.pop(low, None)
-        del self.free_end[low + total]
+        self.free_end.pop(low + total, None)
         if owner is not None and owner in self.used:
             self.used[owner] += address - low
         else:
@@ -99,8 +99,14 @@ class BlockMap:
         return None
 
     def segment_event(self, action: int, address: int, size: int) -> None:
-        """Memory comes from or goes back to the device."""
-        if action == Action.SEGMENT_ALLOC:
+        """Memory comes from or goes back to the device.
+
+        Broken files name segments that overlap or are empty. Overlap leaves links that lead
+        nowhere, so links are dropped without insisting that they exist.
+        """
+        if size <= 0:
+            self.misfits += 1
+        elif action == Action.SEGMENT_ALLOC:
             self.fixed[address] = size
             self.fixed_end.add(address + size)
             self.put_free(address, size)
@@ -108,7 +114,8 @@ class BlockMap:
             if self.free.get(address) != size or self.fixed.pop(address, None) != size:
                 self.misfits += 1
                 return
-            del self.free[address], self.free_end[address + size]
+            del self.free[address]
+            self.free_end.pop(address + size, None)
             self.fixed_end.discard(address + size)
         elif action == Action.SEGMENT_MAP:
             # Merges like a freed block (map_block). Neighbours by address are neighbours in one
@@ -127,6 +134,7 @@ class BlockMap:
         if total < size:
             self.misfits += 1
             return
-        del self.free[address], self.free_end[address + total]
+        del self.free[address]
+        self.free_end.pop(address + total, None)
         if total > size:
             self.put_free(address + size, total - size)

@@ -44,7 +44,8 @@ def reconcile(recording: Recording, replay: Replay) -> list[Check]:
             total = _total(replay, name)
             replayed = None
             if total is not None and begin is not None and end is not None and begin <= end:
-                replayed = int(total[begin : end + 1].max())
+                stretch = total[begin : end + 1]
+                replayed = int(stretch.max()) if _all_known(stretch) else None
             checks.append(
                 Check(
                     f"{name} peak ({entry['why']})",
@@ -64,7 +65,9 @@ def reconcile(recording: Recording, replay: Replay) -> list[Check]:
             if which != "current":
                 continue
             total = _total(replay, name)
-            replayed = None if total is None or moment is None else int(total[moment])
+            replayed = None
+            if total is not None and moment is not None and _all_known(total[moment:][:1]):
+                replayed = int(total[moment])
             at = -1 if moment is None else moment
             label = " ".join(x for x in (moments.kind(mark), moments.edge(mark)) if x)
             checks.append(Check(f"{name} at mark {mark} ({label})", value, replayed, at, at))
@@ -75,6 +78,11 @@ def reconciled(checks: list[Check]) -> bool | None:
     """Whether all figures that can be compared agree; None where none can."""
     results = [c.agrees for c in checks if c.agrees is not None]
     return all(results) if results else None
+
+
+def _all_known(totals: Int64) -> bool:
+    """Whether no moment is one that ``settle`` marks as unknown (-1)."""
+    return int(totals.min()) >= 0
 
 
 def _total(replay: Replay, name: str) -> Int64 | None:
