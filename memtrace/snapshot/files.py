@@ -243,6 +243,9 @@ def _foreign(raw: bytes) -> str:
         return "an HTML or XML page"
     if start.startswith(b"version https://git-lfs"):
         return "a Git LFS pointer (run 'git lfs pull')"
+    # With these, text pickles (protocols 0 and 1) begin.
+    if raw[:1] not in b"(]})cIJKLMNSTUVXP" and raw[:200].isascii() and b"\0" not in raw[:200]:
+        return "a text file"
     return ""
 
 

@@ -19,11 +19,9 @@ import numpy as np
 import pytest
 import zstandard
 
-from memtrace.errors import MemtraceError
 from memtrace.snapshot import read
-from memtrace.snapshot.unpickle import load_plain
 from tests.snapshot.build import FRAMES, capture, event, save, segment, snapshot
-from tests.snapshot.test_reader import fault
+from tests.snapshot.test_reader import attempt, fault
 
 BOMB = b"\x80\x04K\x00r\xff\xff\xff\x7f."  # LONG_BINPUT: a memo of 2**31 entries
 
@@ -44,9 +42,7 @@ class Stranger:
 
 
 @pytest.mark.parametrize("protocol", range(6))
-def test_nothing_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: int
-) -> None:
+def test_nothing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: int) -> None:
     monkeypatch.chdir(tmp_path)
     text = fault(save(tmp_path, snapshot(x=Shout()), protocol))
     assert "system" in text
@@ -242,15 +238,12 @@ def test_truncation_anywhere(tmp_path: Path, protocol: int, wrap: str) -> None:
 
 def test_every_byte_damaged(tmp_path: Path) -> None:
     raw = pickle.dumps(capture(), 4)
+    path = tmp_path / "a.pkl"
     failed = 0
-    for k in range(0, len(raw)):
+    for k in range(len(raw)):
         for flip in (1, 0x80, 0xFF):
-            try:
-                load = load_plain(raw[:k] + bytes([raw[k] ^ flip]) + raw[k + 1 :], "x")
-                read(save(tmp_path, load))
-            except MemtraceError as error:
-                assert "\n" not in str(error)
-                failed += 1
+            path.write_bytes(raw[:k] + bytes([raw[k] ^ flip]) + raw[k + 1 :])
+            failed += isinstance(attempt(path), str)
     assert failed > len(raw)  # most damage is noticed
 
 
@@ -264,14 +257,15 @@ def test_every_byte_damaged(tmp_path: Path) -> None:
         (b"\x93NUMPY\x01\x00", "numpy"),
         (b"\x7fELF", "program"),
         (b"version https://git-lfs.github.com/spec/v1\n", "Git LFS"),
-        (b"hello world", "not a pickle"),
+        (b"hello world", "a text file"),
+        (b"\xff\xfe\x00", "not a pickle"),
         (b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.", "checkpoint"),
         (gzip.compress(b'{"traceEvents": []}'), "profiler trace"),
         (gzip.compress(b""), "empty"),
         (b"\x1f\x8b\x08garbage and more", "gzip"),
         (b"\x28\xb5\x2f\xfdgarbage and more", "zstd"),
         (pickle.dumps([1, 2, 3]), "list"),
-        (pickle.dumps("text"), "str"),
+        (pickle.dumps("text"), "holds 'text'"),
         (pickle.dumps({"a": 1, "b\n": 2}), "'a', 'b\\n'"),
         (pickle.dumps({"traceEvents": []}), "profiler trace"),
         (pickle.dumps(OrderedDict(weight=1)), "checkpoint"),
