@@ -38,17 +38,24 @@ class CpuRecorder:
         self._open_ranges = 0
         self.quiet = Quiet()
         self.tree = Tree()
+        self.start_events = 0
         self.running = False
         self.suspended = False  # a profiler of the script's own is at work
 
-    def start(self, patches: Patches) -> None:
-        """Begin. Must be called on the thread that will run the model."""
+    def start(self, patches: Patches, *, late: bool) -> None:
+        """Begin. Must be called on the thread that will run the model.
+
+        ``late``: torch was there before; whether tensors were, the garbage collector knows.
+        """
         import torch
         from torch._C._profiler import _RecordFunctionFast
 
         self._range = _RecordFunctionFast
         self.quiet.quiet_imports(patches)
         self._watch_ranges(patches, torch.autograd.profiler.record_function)
+        if late and any(isinstance(o, torch.Tensor) for o in gc.get_objects()):
+            self.start_events = 1
+            self._notes.add("tensors existed before the recording: their memory is not in it")
         self._begin()
 
     def _begin(self) -> None:

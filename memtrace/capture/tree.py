@@ -47,13 +47,15 @@ class Tree:
 
 
 @dataclass(slots=True)
-class _Function:
-    """A Python function on the stack while the tree is walked. ``line`` is the last one known."""
+class _Level:
+    """One level of the walk: the children of ``event`` and how far they are done."""
 
-    outer: Any  # the chain of its callers
-    filename: str
-    line: int
-    name: str
+    event: Any
+    tag: Any
+    children: list[Any]
+    at: int = 0
+    chain: Any = None  # of a Python call: the chain of its callers, once it was asked for
+    known: bool = False
 
 
 def read_tree(result: Any, tree: Tree) -> None:
@@ -62,51 +64,77 @@ def read_tree(result: Any, tree: Tree) -> None:
     A call, Python or C, carries its caller's line. An operator written as ``a + b`` makes no call:
     its allocation gets the line of the call before it in the same function, or the function's first.
     A free gets the line of the call before it: it lies between two calls.
+
+    There are a thousand calls for every allocation, so stacks are worked out only where one is.
     """
     from torch._C._profiler import _EventType
 
-    alloc, pycall, pyccall, op = (
-        _EventType.Allocation,
-        _EventType.PyCall,
-        _EventType.PyCCall,
-        _EventType.TorchOp,
-    )
-    todo: list[tuple[Any, Any]] = [(iter(result.experimental_event_tree()), None)]
-    while todo:
-        children, function = todo[-1]
-        event = next(children, None)
-        if event is None:
-            todo.pop()
+    walk = _Walk(_EventType.PyCall, _EventType.PyCCall)
+    alloc, op = _EventType.Allocation, _EventType.TorchOp
+    levels = [_Level(None, None, result.experimental_event_tree())]
+    while levels:
+        level = levels[-1]
+        if level.at == len(level.children):
+            levels.pop()
             continue
+        event = level.children[level.at]
+        level.at += 1
         tag = event.tag
-        inside = function
-        if tag == pycall:
+        if tag == alloc:
             fields = event.extra_fields
-            caller, callee = fields.caller, fields.callsite
-            outer = None if function is None else function.outer
-            link = (caller.file_name, caller.line_number, caller.function_name)
-            # The outermost frame has no caller: torch gives the frame itself.
-            if function is not None or (link[0], link[2]) != (callee.file_name, callee.function_name):
-                outer = (link, outer)
-            if function is not None:
-                function.line = link[1]
-            inside = _Function(outer, callee.file_name, callee.line_number, callee.function_name)
-        elif tag == pyccall:
-            if function is not None:
-                function.line = event.extra_fields.caller.line_number
-        elif tag == alloc:
-            fields = event.extra_fields
-            if fields.device.type == "cpu" and fields.alloc_size:
-                chain = None
-                if function is not None:
-                    chain = ((function.filename, function.line, function.name), function.outer)
+            if fields.alloc_size and fields.device.type == "cpu":
                 tie = len(tree.allocations)
-                tree.allocations.append(
-                    (event.start_time_ns, tie, fields.ptr, fields.alloc_size, tree.stack(chain))
-                )
+                frames = tree.stack(walk.chain(levels))
+                row = (event.start_time_ns, tie, fields.ptr, fields.alloc_size, frames)
+                tree.allocations.append(row)
         elif tag == op and event.name.startswith(MARK_PREFIX):
             number = int(event.name.removeprefix(MARK_PREFIX))
             tree.marks[number] = (event.start_time_ns, len(tree.allocations))
         below = event.children
         if below:
-            todo.append((iter(below), inside))
+            levels.append(_Level(event, tag, below))
+
+
+@dataclass(slots=True)
+class _Walk:
+    """Works out stacks from the levels of a walk."""
+
+    pycall: Any
+    pyccall: Any
+
+    def chain(self, levels: list[_Level]) -> Any:
+        """The stack at the child that the innermost level is at, None where no Python is around."""
+        inner = next((k for k in range(len(levels) - 1, 0, -1) if levels[k].tag == self.pycall), 0)
+        if not inner:
+            return None
+        callee = levels[inner].event.extra_fields.callsite
+        line = self._line(levels, inner) or callee.line_number
+        return (callee.file_name, line, callee.function_name), self._callers(levels, inner)
+
+    def _line(self, levels: list[_Level], inner: int) -> int:
+        """The line of the last call that the function at ``levels[inner]`` made so far, 0 none."""
+        for k in range(len(levels) - 1, inner - 1, -1):
+            level = levels[k]
+            for event in reversed(level.children[: level.at]):
+                if event.tag in (self.pycall, self.pyccall):
+                    return int(event.extra_fields.caller.line_number)
+            if level.tag == self.pyccall:
+                return int(level.event.extra_fields.caller.line_number)
+        return 0
+
+    def _callers(self, levels: list[_Level], inner: int) -> Any:
+        level = levels[inner]
+        if not level.known:
+            level.known = True
+            fields = level.event.extra_fields
+            caller, callee = fields.caller, fields.callsite
+            above = next((k for k in range(inner - 1, 0, -1) if levels[k].tag == self.pycall), 0)
+            outer = self._callers(levels, above) if above else None
+            # The outermost frame has no caller: torch gives the frame itself.
+            if above or (caller.file_name, caller.function_name) != (
+                callee.file_name,
+                callee.function_name,
+            ):
+                outer = (caller.file_name, caller.line_number, caller.function_name), outer
+            level.chain = outer
+        return level.chain

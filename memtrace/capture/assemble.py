@@ -1,0 +1,291 @@
+"""From a finished run to the capture's dictionary."""
+
+from __future__ import annotations
+
+import bisect
+import os
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from memtrace.capture import facts as about
+from memtrace.capture.history import (
+    CudaHistory,
+    Positions,
+    Snapshot,
+    device_rows,
+    strip_own_frames,
+)
+from memtrace.capture.iterations import iterations_of
+from memtrace.capture.profile import read_profile
+from memtrace.capture.thunder import source_of
+from memtrace.capture.tree import MARK_PREFIX
+from memtrace.snapshot.format import FORMAT, Device, Meta, Profile
+
+if TYPE_CHECKING:
+    from memtrace.capture.cpu import CpuRecorder
+    from memtrace.capture.session import Session
+
+
+@dataclass(slots=True)
+class Ending:
+    """How the script ended: facts["exit"]."""
+
+    kind: str = "ok"  # "ok", "exception", "exit", "interrupt", "oom"
+    code: int = 0
+    message: str = ""
+
+    @property
+    def failed(self) -> bool:
+        return self.kind in ("exception", "interrupt", "oom")
+
+
+@dataclass(slots=True)
+class Collected:
+    """What a backend recorded, in the contract's terms."""
+
+    snapshot: dict[str, Any] = field(
+        default_factory=lambda: {
+            "segments": [],
+            "device_traces": [],
+            "allocator_settings": {},
+            "external_annotations": [],
+        }
+    )
+    devices: list[Device] = field(default_factory=list)
+    events: dict[int, list[int]] = field(default_factory=dict)
+    stats: dict[int, list[list[int]]] = field(default_factory=dict)
+    peak: int | None = None
+    profile: Any = None  # torch's results of the CPU recorder's last session
+
+
+def collect(session: Session, ending: Ending) -> Collected:
+    """Stop the backend and take what it has. Must run before the script's objects are freed."""
+    if session.history is not None:
+        return _collect_cuda(session, session.history, ending)
+    if session.cpu is not None:
+        return _collect_cpu(session, session.cpu)
+    session.notes.add("the script never imported torch: nothing was recorded")
+    return Collected()
+
+
+def _collect_cuda(session: Session, history: CudaHistory, ending: Ending) -> Collected:
+    if not history.started:
+        session.notes.add(
+            "CUDA was never used: nothing was recorded; to record on the CPU give --device cpu"
+        )
+        history.active = False
+        return Collected()
+    history.last_stretches()
+    now = history.take()
+    snapshot = now
+    if ending.kind == "oom" and history.failure is not None:
+        snapshot = history.failure
+    places = _positions(history, snapshot, session)
+    found = Collected(snapshot=snapshot.torch)
+    for number, readings in history.readings.items():
+        found.events[number] = [p.of(_at(readings, d)) for d, p in enumerate(places)]
+        found.stats[number] = [
+            r.stats if (r := _at(readings, d)) is not None else [] for d in range(len(places))
+        ]
+    found.devices = device_rows(history, snapshot, places)
+    found.peak = max((p["allocated"] for d in found.devices for p in d["peaks"]), default=None)
+    history.stop()
+    strip_own_frames(found.snapshot)
+    return found
+
+
+def _positions(history: CudaHistory, snapshot: Snapshot, session: Session) -> list[Positions]:
+    return [
+        Positions(
+            trace, _at(snapshot.readings, d), _at(history.base, d), session.notes
+        )
+        for d, trace in enumerate(snapshot.torch["device_traces"])
+    ]
+
+
+def _at(items: list[Any], index: int) -> Any:
+    return items[index] if index < len(items) else None
+
+
+def _collect_cpu(session: Session, cpu: CpuRecorder) -> Collected:
+    last = cpu.finish()
+    # Our own marks are ordered with the allocations by the same clock.
+    rows = sorted(cpu.tree.allocations, key=lambda row: row[:2])
+    trace: list[dict[str, Any]] = []
+    keys: list[tuple[int, int]] = []
+    total = peak = 0
+    alive: dict[int, int] = {}
+    for time_ns, tie, address, size, frames in rows:
+        actions = ("alloc",) if size > 0 else ("free_requested", "free_completed")
+        if size > 0:
+            # An address given out twice was freed unseen (another profiler's time).
+            total += size - alive.get(address, 0)
+            alive[address] = size
+        else:
+            total -= alive.pop(address, 0)
+        peak = max(peak, total)
+        for action in actions:
+            keys.append((time_ns, tie))
+            trace.append(
+                {
+                    "action": action,
+                    "addr": address,
+                    "size": abs(size),
+                    "stream": 0,
+                    "time_us": time_ns // 1000,
+                    "frames": frames,
+                }
+            )
+    dropped = max(0, len(trace) - session.options.max_events)
+    if dropped:
+        del trace[:dropped], keys[:dropped]
+        session.notes.add(f"{dropped} events were dropped, the oldest first: raise --max-events")
+    found = Collected(profile=last, peak=peak if trace else None)
+    found.snapshot["device_traces"] = [trace]
+    for number, key in cpu.tree.marks.items():
+        found.events[number] = [bisect.bisect_left(keys, key)]
+        if dropped and found.events[number] == [0]:
+            found.events[number] = [-1]
+    _fill_gaps(found.events, len(session.marks.entries), keys, session)
+    name, total_bytes = about.cpu_name()
+    found.devices = [
+        Device(
+            index=0,
+            name=name,
+            total_bytes=total_bytes,
+            outside_bytes=-1,
+            start_events=cpu.start_events,
+            dropped_events=dropped,
+            start_segments=[],
+            peaks=[],
+        )
+    ]
+    return found
+
+
+def _fill_gaps(
+    events: dict[int, list[int]], marks: int, keys: list[tuple[int, int]], session: Session
+) -> None:
+    """Marks that left no range (before the start, from other threads): the first and the last."""
+    events.setdefault(0, [0])
+    if marks - 1 not in events:
+        events[marks - 1] = [len(keys)]
+
+
+def build(session: Session, found: Collected, ending: Ending) -> dict[str, Any]:
+    """The whole capture."""
+    entries = session.marks.entries
+    iterations = iterations_of(entries, session.arrivals, session.profile.begin, ending.failed)
+    profile = _profile(session, iterations)
+    for iteration in iterations:
+        if profile is None:
+            iteration["profiled"] = False
+    facts = _facts(session, found, ending, profile)
+    meta = Meta(
+        format=FORMAT,
+        label=session.options.output.name.split(".")[0],
+        facts=facts,
+        devices=found.devices,
+        marks=session.marks.columns(found.events, found.stats, len(found.devices)),
+        iterations=iterations,
+        profile=profile,
+        sources=_sources(session, found.snapshot),
+        thunder=session.thunder_hooks.modules,
+        fx=session.fx.nodes,
+    )
+    return {**found.snapshot, "memtrace": dict(meta)}
+
+
+def _profile(session: Session, iterations: list[Any]) -> Profile | None:
+    kept = session.profile
+    index = next((i["index"] for i in iterations if i["profiled"]), None)
+    if kept.result is None or index is None:
+        if iterations:
+            session.notes.add(
+                "no iteration was profiled: "
+                + (kept.error or "there was none that compiled nothing after another such one")
+            )
+        return None
+    iteration, entries = iterations[index], session.marks.entries
+    begin = entries[iteration["begin"]].time_ns
+    end = session.arrivals.get(iteration["end"], entries[iteration["end"]].time_ns)
+    try:
+        return read_profile(kept.result, index, begin, end, MARK_PREFIX)
+    except Exception as error:
+        kept.error = f"{type(error).__name__}: {error}"
+        session.notes.failure("reading the profile", error)
+        return None
+
+
+def _facts(
+    session: Session, found: Collected, ending: Ending, profile: Profile | None
+) -> dict[str, Any]:
+    options = session.options
+    facts: dict[str, Any] = about.environment_facts()
+    facts |= {"device": session.device, "gpu": ""}
+    if session.history is not None and session.history.started:
+        try:
+            facts |= about.cuda_facts()
+        except Exception as error:
+            session.notes.failure("reading the GPU's facts", error)
+    compilers = session.thunder_hooks.compilers + session.dynamo_hooks.compilers
+    if not compilers and session.marks.entries:
+        compilers = ["eager"]
+    facts |= {
+        "allocator_conf": about.allocator_conf(),
+        "allocator_backend": facts.get("allocator_backend", ""),
+        "stacks": options.stacks,
+        "max_events": options.max_events,
+        "check_driver": options.check_driver,
+        "command": session.command,
+        "module": session.module,
+        "cwd": os.getcwd() if os.path.isdir(".") else "",
+        "git_commit": about.git_commit(_folder(session)),
+        "started": session.started,
+        "compilers": compilers,
+        "inputs": session.inputs,
+        "exit": {"kind": ending.kind, "code": ending.code, "message": ending.message[:2000]},
+        "profiler_error": "" if profile is not None else session.profile.error,
+        "notes": session.notes.texts,
+    }
+    return facts
+
+
+def _folder(session: Session) -> str:
+    if session.command and not session.module:
+        return os.path.dirname(os.path.abspath(session.command[0])) or "."
+    return "."
+
+
+def _sources(session: Session, snapshot: dict[str, Any]) -> dict[str, str]:
+    """Texts of the generated files: all of Thunder's and FX's, Inductor's where a stack names them."""
+    cache = _inductor_cache()
+    sources = {**session.thunder_hooks.sources, **session.fx.sources}
+    named: dict[int, Any] = {}
+    for trace in snapshot["device_traces"]:
+        for entry in trace:
+            for frame in entry.get("frames", ()):
+                named[id(frame)] = frame
+    for filename in {str(f.get("filename", "")) for f in named.values()}:
+        if filename in sources:
+            continue
+        if filename.startswith(("thunder.", "<eval_with_key>")):
+            sources[filename] = source_of(filename)
+        elif cache and filename.startswith(cache) and filename.endswith(".py"):
+            try:
+                with open(filename, encoding="utf-8", errors="replace") as stream:
+                    sources[filename] = stream.read()
+            except OSError:
+                session.notes.add(f"the generated file {filename} is gone")
+    return {name: text for name, text in sorted(sources.items()) if text}
+
+
+def _inductor_cache() -> str:
+    module = sys.modules.get("torch._inductor.runtime.cache_dir_utils")
+    if module is None:
+        return ""
+    try:
+        return os.path.join(str(module.cache_dir()), "")
+    except Exception:
+        return ""

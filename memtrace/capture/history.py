@@ -1,0 +1,380 @@
+"""The CUDA caching allocator's own history, and exact positions in it.
+
+Position of a mark: the driver's counters of allocations, requested and completed frees are read at
+the mark (the raw nested dict, without torch's flattening: microseconds). Each of them counts one
+kind of the history's events, so at the end the mark's place is where the history, counted from its
+end backwards, had reached all of them. No clock is involved, and it stays right when the ring
+buffer dropped the oldest events.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from memtrace.capture.patches import Notes, Patches
+from memtrace.snapshot.format import STAT_FIELDS, Device, Peak
+
+# The counters, in the order they are kept, and the action each of them counts.
+_COUNTERS = (("allocation", "allocated"), ("allocation", "freed"), ("active", "freed"))
+_ACTIONS = {"alloc": 0, "free_requested": 1, "free_completed": 2}
+_FIELDS = tuple((name.split(".")[0], name.split(".")[1]) for name in STAT_FIELDS)
+# Snapshots taken while memory ran out, of scripts that catch it and go on: each copies the history.
+_MOST_OOM_SECONDS = 10.0
+_OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+@dataclass(slots=True)
+class Reading:
+    """One device's figures at one moment."""
+
+    counters: tuple[int, ...]  # as _COUNTERS, since the process began
+    stats: list[int]  # as STAT_FIELDS
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """torch's snapshot and the readings of all devices right before it."""
+
+    torch: dict[str, Any]
+    readings: list[Reading | None]
+
+
+@dataclass(slots=True)
+class Stretch:
+    """The driver's peaks between two resets of one device."""
+
+    device: int
+    begin: Reading | None  # None: before the recording
+    end: Reading
+    why: str
+
+
+@dataclass(slots=True)
+class CudaHistory:
+    """The backend of ``--device cuda``. Nothing happens until the script initialises CUDA."""
+
+    notes: Notes
+    stacks: str
+    max_events: int
+    pid: int = field(default_factory=os.getpid)
+    started: bool = False
+    active: bool = True
+    start_segments: list[dict[str, Any]] = field(default_factory=list)
+    base: list[Reading | None] = field(default_factory=list)
+    readings: dict[int, list[Reading | None]] = field(default_factory=dict)
+    stretches: list[Stretch] = field(default_factory=list)
+    failure: Snapshot | None = None  # of the last time memory ran out
+    _offsets: dict[int, list[int]] = field(default_factory=dict)
+    _last_reset: dict[int, tuple[Reading, str]] = field(default_factory=dict)
+    _record: Any = None
+    _spent: float = 0.0
+
+    def install(self, patches: Patches) -> None:
+        """Queue the start for the moment CUDA is initialised: before the first allocation."""
+        import torch
+
+        memory = torch.cuda.memory
+        self._record = memory._record_memory_history
+        self._patch_script_calls(patches)
+        # Runs at once if CUDA is initialised already.
+        torch.cuda._lazy_call(self.notes.guard("starting the allocator's history", self._start))
+
+    def _start(self) -> None:
+        import torch
+
+        if not self.active or os.getpid() != self.pid or self.started:
+            return
+        devices = torch.cuda.device_count()
+        self.base = [self._read(d) for d in range(devices)]
+        # Segments that exist already: CUDA was in use before the recording.
+        if any(r is not None and r.stats[2] for r in self.base):
+            self.start_segments = list(_snapshot()["segments"])
+        self._record(**self._arguments())
+        self.started = True
+        attach = getattr(torch._C, "_cuda_attach_out_of_memory_observer", None)
+        if attach is None:
+            self.notes.add("this torch has no out-of-memory observer")
+        else:
+            attach(self.notes.guard("the snapshot at an out-of-memory error", self._on_oom))
+
+    def _arguments(self) -> dict[str, Any]:
+        wanted = {
+            "enabled": "all",
+            "context": "all",
+            "stacks": self.stacks,
+            "max_entries": self.max_events,
+            "clear_history": True,
+            "global_record_annotations": True,
+        }
+        try:
+            # torch sets the signature of the implementation on the public function.
+            known = inspect.signature(self._record).parameters
+        except (TypeError, ValueError):
+            return wanted
+        missing = [name for name in wanted if name not in known]
+        if missing:
+            self.notes.add(f"this torch's history has no {', '.join(missing)}")
+        return {k: v for k, v in wanted.items() if k in known}
+
+    def mark(self, number: int) -> None:
+        """Keep the figures of all devices in use at a mark."""
+        if self.started and self.active:
+            self.readings[number] = [self._read(d) for d in range(len(self.base))]
+
+    def _read(self, device: int) -> Reading | None:
+        """The figures of a device, None where nothing was ever allocated on it."""
+        import torch
+
+        # A device without a context holds nothing; to ask costs less than to read its figures.
+        if not torch._C._cuda_hasPrimaryContext(device):
+            return None
+        raw = torch._C._cuda_memoryStats(device)
+        offset = self._offsets.get(device, (0, 0, 0))
+        counters = tuple(
+            int(raw[name]["all"][key]) + offset[k] for k, (name, key) in enumerate(_COUNTERS)
+        )
+        stats = [int(raw[name]["all"][key]) for name, key in _FIELDS]
+        return Reading(counters, stats) if any(counters) or any(stats) else None
+
+    # -- peaks ---------------------------------------------------------------------------------
+
+    def before_reset(self, device: int, why: str) -> None:
+        """The peaks of ``device`` are about to be reset: keep those of the stretch that ends."""
+        reading = self._read(device) if self.started and self.active else None
+        if reading is None:
+            return
+        begin, reason = self._last_reset.get(device, (self._first(device), "run"))
+        self.stretches.append(Stretch(device, begin, reading, reason))
+        self._last_reset[device] = (reading, why)
+
+    def _first(self, device: int) -> Reading | None:
+        """Where the first stretch begins: at the first event, unless there was a life before."""
+        base = self.base[device] if device < len(self.base) else None
+        return Reading((0, 0, 0), []) if base is None else None
+
+    def reset_peaks(self) -> None:
+        """For --check-driver: read the peaks of all devices in use and reset them."""
+        import torch
+
+        if not self.started or not self.active:
+            return
+        for device in range(len(self.base)):
+            if self._read(device) is not None:
+                self.before_reset(device, "check")
+                torch._C._cuda_resetPeakMemoryStats(device)
+
+    # -- what the script does itself -----------------------------------------------------------
+
+    def _patch_script_calls(self, patches: Patches) -> None:
+        import torch
+
+        memory, history = torch.cuda.memory, self
+        reset_peak = memory.reset_peak_memory_stats
+        reset_accumulated = memory.reset_accumulated_memory_stats
+
+        def device_number(device: Any) -> int:
+            return int(torch.cuda._utils._get_device_index(device, optional=True))
+
+        def reset_peak_memory_stats(device: Any = None) -> None:
+            if history.started and history.active:
+                history.notes.guard("reading the peaks", history.script_resets)(
+                    device_number(device)
+                )
+            reset_peak(device)
+
+        def reset_accumulated_memory_stats(device: Any = None) -> None:
+            if not (history.started and history.active):
+                reset_accumulated(device)
+                return
+            number = device_number(device)
+            before = history._read(number)
+            reset_accumulated(device)
+            if before is not None:
+                history._offsets[number] = [0, 0, 0]
+                after = history._read(number)
+                left = after.counters if after is not None else (0, 0, 0)
+                history._offsets[number] = [
+                    b - a for b, a in zip(before.counters, left, strict=True)
+                ]
+
+        def _record_memory_history(enabled: Any = "all", *args: Any, **kwargs: Any) -> None:
+            if not history.active or os.getpid() != history.pid:
+                history._record(enabled, *args, **kwargs)
+                return
+            history.notes.add(
+                f"the script called _record_memory_history({enabled!r}): memtrace's own recording "
+                "went on instead; snapshots the script takes hold it"
+            )
+
+        # reset_max_memory_allocated and reset_max_memory_cached call reset_peak_memory_stats.
+        for name, function in (
+            ("reset_peak_memory_stats", reset_peak_memory_stats),
+            ("reset_accumulated_memory_stats", reset_accumulated_memory_stats),
+        ):
+            function.__doc__ = getattr(memory, name).__doc__
+            patches.set(memory, name, function)
+            patches.set(torch.cuda, name, function)
+        _record_memory_history.__signature__ = inspect.signature(  # type: ignore[attr-defined]
+            self._record
+        )
+        patches.set(memory, "_record_memory_history", _record_memory_history)
+
+    def script_resets(self, device: int) -> None:
+        """The script itself resets the peaks of ``device``; replaced by the session to add a mark."""
+        self.before_reset(device, "script")
+
+    def _on_oom(self, device: int, alloc: int, device_alloc: int, device_free: int) -> None:
+        # The allocator has let go of its locks before it calls, says its source.
+        if not self.active or os.getpid() != self.pid or self._spent > _MOST_OOM_SECONDS:
+            return
+        begin = time.monotonic()
+        self.failure = self.take()
+        self._spent += time.monotonic() - begin
+
+    # -- the end -------------------------------------------------------------------------------
+
+    def take(self) -> Snapshot:
+        """A snapshot now, with the readings that fix its end."""
+        readings = [self._read(d) for d in range(len(self.base))]
+        return Snapshot(_snapshot(), readings)
+
+    def stop(self) -> None:
+        """Switch torch's recording off. Reading a snapshot afterwards would find it empty."""
+        if self.started:
+            self._record(enabled=None)
+        self.active = False
+
+    def last_stretches(self) -> None:
+        """The peaks since the last reset, for the end of the recording."""
+        for device in range(len(self.base)):
+            self.before_reset(device, "run")
+
+
+def _snapshot() -> dict[str, Any]:
+    import torch
+
+    snapshot: dict[str, Any] = torch.cuda.memory._snapshot()
+    return snapshot
+
+
+@dataclass(slots=True)
+class Positions:
+    """Turns readings of one device into event numbers of its history."""
+
+    trace: list[dict[str, Any]]
+    end: Reading | None
+    base: Reading | None  # at the start of the recording
+    notes: Notes
+    index: tuple[list[int], ...] = ()
+    first: tuple[int, ...] = (0, 0, 0)  # counters just before the oldest event that is left
+    dropped: int = 0
+
+    def __post_init__(self) -> None:
+        index: tuple[list[int], ...] = ([], [], [])
+        for k, entry in enumerate(self.trace):
+            kind = _ACTIONS.get(entry["action"])
+            if kind is not None:
+                index[kind].append(k)
+        self.index = index
+        final = self.end.counters if self.end is not None else (0, 0, 0)
+        start = self.base.counters if self.base is not None else (0, 0, 0)
+        self.first = tuple(f - len(i) for f, i in zip(final, index, strict=True))
+        lost = [f - s for f, s in zip(self.first, start, strict=True)]
+        if min(lost) < 0:
+            # More events than the counters know of: some were reset behind our back.
+            self.notes.add(
+                "the allocator's counters do not fit its history (were they reset?): "
+                "positions of marks are not known"
+            )
+            self.end = None
+        self.dropped = max(0, sum(lost))
+
+    def of(self, reading: Reading | None) -> int:
+        """The event before which ``reading`` was taken; -1 where dropped or not to be had."""
+        if self.end is None:
+            return 0 if not self.trace else -1
+        counters = reading.counters if reading is not None else (0, 0, 0)
+        position = 0
+        for count, first, index in zip(counters, self.first, self.index, strict=True):
+            reached = count - first
+            if reached < 0:
+                return -1
+            # Readings after the snapshot (of an out-of-memory error) lie at its end.
+            if reached > len(index):
+                return len(self.trace)
+            if reached:
+                position = max(position, index[reached - 1] + 1)
+        return position
+
+
+def strip_own_frames(snapshot: dict[str, Any]) -> None:
+    """Take memtrace's own frames (of its hooks) out of all stacks, in place."""
+    own: dict[int, bool] = {}
+
+    def strip(frames: list[dict[str, Any]]) -> None:
+        hit = False
+        for frame in frames:
+            key = id(frame)
+            known = own.get(key)
+            if known is None:
+                known = own[key] = str(frame.get("filename", "")).startswith(_OWN)
+            hit = hit or known
+        if hit:
+            frames[:] = [f for f in frames if not own[id(f)]]
+
+    for trace in snapshot["device_traces"]:
+        for entry in trace:
+            if "frames" in entry:
+                strip(entry["frames"])
+    for segment in snapshot["segments"]:
+        for holder in (segment, *segment["blocks"]):
+            if "frames" in holder:
+                strip(holder["frames"])
+
+
+def device_rows(history: CudaHistory, snapshot: Snapshot, places: list[Positions]) -> list[Device]:
+    """The contract's Device of every device that has a history."""
+    import torch
+
+    rows = []
+    for number, place in enumerate(places):
+        properties = torch.cuda.get_device_properties(number)
+        reading = snapshot.readings[number]
+        outside = -1
+        if reading is not None:
+            # Only a device in use: asking makes a context, which takes memory on it.
+            free, total = torch.cuda.mem_get_info(number)
+            now = history._read(number)
+            outside = total - free - (now.stats[2] if now is not None else 0)
+        base = history.base[number]
+        rows.append(
+            Device(
+                index=number,
+                name=properties.name,
+                total_bytes=int(properties.total_memory),
+                outside_bytes=outside,
+                start_events=0 if base is None else sum(base.counters),
+                dropped_events=place.dropped,
+                start_segments=[
+                    s for s in history.start_segments if s.get("device", 0) == number
+                ],
+                peaks=[
+                    Peak(
+                        device=number,
+                        begin=-1 if s.begin is None else place.of(s.begin),
+                        end=place.of(s.end),
+                        allocated=s.end.stats[1],
+                        requested=s.end.stats[5],
+                        reserved=s.end.stats[3],
+                        why=s.why,
+                    )
+                    for s in history.stretches
+                    if s.device == number
+                ],
+            )
+        )
+    return rows

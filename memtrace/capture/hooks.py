@@ -1,0 +1,278 @@
+"""Where a run is watched: torch's own extension points where there are any, thin patches elsewhere.
+
+Nothing here may change what runs. In particular Dynamo must see what it would see without us: no
+function that it might trace or guard on is replaced while something is being compiled. Compiled
+callables are watched through the enter/exit hooks that Dynamo's own contexts have, Thunder's through
+the statistics that Thunder keeps, and ``Module.__call__`` is replaced only until a compiler appears.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from memtrace.capture.session import Session
+
+
+class TorchHooks:
+    """Backward passes, optimizer steps, profiler steps, and modules while nothing is compiled."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._handles: list[Any] = []
+        self._module_class: Any = None
+
+    def install(self) -> None:
+        """After ``import torch``."""
+        import torch
+
+        session, patches = self._session, self._session.patches
+        phases = session.phases
+
+        run_backward = torch.autograd._engine_run_backward
+
+        # Not torch.autograd.backward and grad themselves: Dynamo knows those by identity.
+        def _engine_run_backward(*args: Any, **kwargs: Any) -> Any:
+            phase = phases.begin("backward", "backward")
+            try:
+                return run_backward(*args, **kwargs)
+            finally:
+                phases.end(phase)
+
+        patches.set(torch.autograd, "_engine_run_backward", _engine_run_backward)
+        self._watch_optimizers()
+        self._watch_profilers()
+        if "torch._dynamo.eval_frame" not in sys.modules or not _contexts():
+            self._watch_modules()
+
+    def _watch_optimizers(self) -> None:
+        import torch
+        from torch.optim import optimizer as optim
+
+        session, phases = self._session, self._session.phases
+        opened: list[Any] = []
+
+        # Dynamo traces hooks of an optimizer step that is compiled: there they do nothing, and the
+        # compiled call is the mark.
+        def before(optimizer: Any, args: Any, kwargs: Any) -> None:
+            if torch.compiler.is_compiling():
+                return
+            frame = sys._getframe(1)
+            phase = phases.begin(
+                "optimizer", type(optimizer).__name__, owner=(id(frame), frame.f_code)
+            )
+            if phase is not None:
+                opened.append(phase)
+
+        def after(optimizer: Any, args: Any, kwargs: Any) -> None:
+            if torch.compiler.is_compiling() or not opened:
+                return
+            # The outermost step of this thread; a nested one began nothing.
+            phase = phases.current()
+            if phase in opened and phase.owner == (id(sys._getframe(1)), sys._getframe(1).f_code):
+                opened.remove(phase)
+                phases.end(phase, failed=False)
+
+        self._handles += [
+            optim.register_optimizer_step_pre_hook(before),
+            optim.register_optimizer_step_post_hook(after),
+        ]
+        init = optim.Optimizer.__init__
+
+        def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+            session.structure.optimizes = True
+            init(self, *args, **kwargs)
+
+        session.patches.set(optim.Optimizer, "__init__", __init__)
+
+    def _watch_profilers(self) -> None:
+        import torch
+
+        session = self._session
+        profiler = torch.profiler.profile
+        step = profiler.step
+
+        def profiler_step(self: Any, *args: Any, **kwargs: Any) -> Any:
+            session.step("profiler_step")
+            return step(self, *args, **kwargs)
+
+        session.patches.set(profiler, "step", profiler_step)
+        low = torch.autograd.profiler.profile
+        prepare, leave = low._prepare_trace, low.__exit__
+
+        def _prepare_trace(self: Any, *args: Any, **kwargs: Any) -> Any:
+            session.foreign_profiler(True)
+            return prepare(self, *args, **kwargs)
+
+        def __exit__(self: Any, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return leave(self, *args, **kwargs)
+            finally:
+                session.foreign_profiler(False)
+
+        session.patches.set(low, "_prepare_trace", _prepare_trace)
+        session.patches.set(low, "__exit__", __exit__)
+
+    def _watch_modules(self) -> None:
+        import torch
+
+        session, phases = self._session, self._session.phases
+        module = torch.nn.Module
+        call = module.__call__
+        local = phases._local
+
+        def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if getattr(local, "phase", None) is not None:
+                return call(self, *args, **kwargs)
+            phase = phases.begin(
+                "call", type(self).__name__, grad=bool(torch.is_grad_enabled())
+            )
+            if phase is not None and not session.inputs:
+                session.note_call(args, kwargs)
+            try:
+                return call(self, *args, **kwargs)
+            finally:
+                phases.end(phase)
+
+        session.patches.set(module, "__call__", __call__)
+        self._module_class = module
+
+    def compiler_appears(self) -> None:
+        """From now on only compiled calls count, and Module.__call__ must be torch's own."""
+        if self._module_class is not None:
+            self._session.patches.undo(self._module_class, "__call__")
+            self._module_class = None
+
+    def remove(self) -> None:
+        """Take the hooks out of torch.optim."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+
+class DynamoHooks:
+    """Calls of what torch.compile returned, and compilations."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._added: list[tuple[list[Any], Any]] = []
+        self.compilers: list[str] = []
+
+    def install(self) -> None:
+        """After ``import torch._dynamo.eval_frame``."""
+        from torch._dynamo import callback, eval_frame
+
+        session = self._session
+        context = eval_frame._TorchDynamoContext
+        init = context.__init__
+
+        def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+            init(self, *args, **kwargs)
+            if isinstance(self, eval_frame.OptimizeContext):
+                hooks.watch(self)
+
+        hooks = self
+        session.patches.set(context, "__init__", __init__)
+        for existing in _contexts():
+            self.watch(existing)
+
+        # The methods, not registered callbacks: torch._dynamo.reset() clears those.
+        handler = callback.CompilationCallbackHandler
+        run_start, run_end = handler.run_start_callbacks, handler.run_end_callbacks
+
+        def run_start_callbacks(self: Any, args: Any) -> None:
+            run_start(self, args)
+            session.compilation("begin", _trigger(args))
+
+        def run_end_callbacks(self: Any, args: Any) -> None:
+            session.compilation("end", _trigger(args))
+            run_end(self, args)
+
+        session.patches.set(handler, "run_start_callbacks", run_start_callbacks)
+        session.patches.set(handler, "run_end_callbacks", run_end_callbacks)
+
+    def watch(self, context: Any) -> None:
+        """Watch the calls that pass through one Dynamo context."""
+        self._session.compiler_appears()
+        hook = self._entry(context)
+        context.enter_exit_hooks.append(hook)
+        self._added.append((context.enter_exit_hooks, hook))
+
+    def _entry(self, context: Any) -> Callable[[], Callable[[], None]]:
+        session, phases = self._session, self._session.phases
+        known: list[tuple[str, str]] = []
+
+        def nothing() -> None:
+            return None
+
+        def enter() -> Callable[[], None]:
+            if not phases.active or phases.current() is not None:
+                return nothing
+            import torch
+
+            frame = _wrapper_frame()
+            if not known:
+                known.append(_describe(frame))
+                self.note_backend(context)
+            kind, name = known[0]
+            phase = phases.begin(kind, name, grad=bool(torch.is_grad_enabled()))
+            if frame is not None and not session.inputs:
+                found = frame.f_locals
+                session.note_call(found.get("args", ()), found.get("kwargs", {}))
+            return lambda: phases.end(phase)
+
+        return enter
+
+    def note_backend(self, context: Any) -> None:
+        """Remember which backend the script itself compiles with; Thunder names itself."""
+        from torch._dynamo import eval_frame
+
+        backend = eval_frame.innermost_backend(context.callback)
+        name = getattr(backend, "compiler_name", None) or getattr(backend, "__name__", None)
+        name = str(name or type(backend).__name__)
+        if "ThunderCompiler" not in name and name not in self.compilers:
+            self.compilers.append(name)
+
+    def remove(self) -> None:
+        """Take the hooks out of all contexts."""
+        for hooks, hook in self._added:
+            if hook in hooks:
+                hooks.remove(hook)
+        self._added.clear()
+
+
+def _contexts() -> list[Any]:
+    """Dynamo contexts that were made before the recording."""
+    eval_frame = sys.modules.get("torch._dynamo.eval_frame")
+    kind = getattr(eval_frame, "OptimizeContext", None)
+    return [] if kind is None else [o for o in gc.get_objects() if type(o) is kind]
+
+
+def _trigger(args: Any) -> str:
+    return str(getattr(getattr(args, "callback_trigger", None), "name", "DYNAMO"))
+
+
+def _wrapper_frame() -> Any:
+    """Dynamo's compile_wrapper that is entering, None if torch has changed."""
+    frame: Any = sys._getframe(2)
+    for _ in range(3):  # up to 3.11 a list comprehension has a frame of its own
+        if frame is None or frame.f_code.co_name == "compile_wrapper":
+            return frame
+        frame = frame.f_back
+    return None
+
+
+def _describe(frame: Any) -> tuple[str, str]:
+    """Kind and name of the call that a compile_wrapper frame makes."""
+    from torch.optim import Optimizer
+
+    function = None if frame is None else frame.f_locals.get("fn")
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, Optimizer):
+        return "optimizer", type(owner).__name__
+    if owner is not None:
+        return "call", type(owner).__name__
+    return "call", getattr(function, "__qualname__", "compiled")

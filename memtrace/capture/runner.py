@@ -1,0 +1,286 @@
+"""Runs a script as ``python SCRIPT`` would, records it, and writes the capture whatever happens."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import signal
+import sys
+import threading
+import traceback
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from memtrace.capture.assemble import Collected, Ending, build, collect
+from memtrace.capture.options import Options, Outcome
+from memtrace.capture.session import Session
+from memtrace.errors import MemtraceError
+
+_TERMINATED = 128 + signal.SIGTERM
+_INTERRUPTED = 128 + signal.SIGINT
+
+
+class _Terminated(BaseException):
+    """SIGTERM arrived. Not an Exception: a script that catches those must not swallow it."""
+
+
+class Recorder:
+    """A session and its end, which comes once: at the script's end or in os._exit."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._lock = threading.RLock()
+        self._outcome: Outcome | None = None
+
+    def finish(self, ending: Ending) -> Outcome:
+        """Stop, write, take back all changes. The second call returns the first one's outcome."""
+        with self._lock:
+            if self._outcome is None:
+                # Ctrl-C while a capture is written would lose the run it was pressed to end.
+                with _uninterrupted():
+                    self._outcome = self._finish(ending)
+            return self._outcome
+
+    def _finish(self, ending: Ending) -> Outcome:
+        session = self.session
+        found = Collected()
+        error: str | None = None
+        path: Path | None = session.options.output
+        capture: dict[str, Any] = {}
+        try:
+            session.marks.add("end")
+            session.guard("reading what Thunder compiled", session.thunder_hooks.harvest)()
+            session.phases.active = False
+            found = collect(session, ending)
+            session.profile.finish(found.profile)
+            session.release()
+            capture = build(session, found, ending)
+            from memtrace.snapshot.files import write_capture
+
+            write_capture(session.options.output, capture, force=session.options.force)
+        except MemtraceError as failure:
+            error, path = str(failure), None
+        except Exception as failure:
+            place = traceback.extract_tb(failure.__traceback__)[-1]
+            error = (
+                f"{session.options.output}: not written, a bug in memtrace: "
+                f"{type(failure).__name__}: {failure} ({place.filename}:{place.lineno})"
+            )
+            path = None
+        finally:
+            session.release()
+        meta = capture.get("memtrace", {})
+        return Outcome(
+            exit_code=ending.code,
+            path=path,
+            error=error,
+            device=session.device,
+            events=sum(len(t) for t in found.snapshot["device_traces"]),
+            iterations=len(meta.get("iterations", [])),
+            peak_bytes=found.peak,
+            compilers=list(meta.get("facts", {}).get("compilers", [])),
+            notes=list(session.notes.texts),
+        )
+
+    def watch_exit(self, ended: Callable[[Outcome], None] | None = None) -> None:
+        """os._exit in this process writes the capture first."""
+        leave = os._exit
+
+        def _exit(status: int) -> None:
+            if os.getpid() == self.session.pid and self.session.active:
+                outcome = self.finish(Ending("exit", int(status)))
+                if ended is not None:
+                    ended(outcome)
+            leave(status)
+
+        self.session.patches.set(os, "_exit", _exit)
+
+
+def record_script(
+    target: str,
+    args: list[str],
+    *,
+    module: bool = False,
+    output: Path,
+    device: str = "auto",
+    stacks: str = "python",
+    max_events: int | None = None,
+    check_driver: bool = False,
+    force: bool = False,
+    ended: Callable[[Outcome], None] | None = None,
+) -> Outcome:
+    """Run ``target`` (a script, or a module with ``module``) under the recorder.
+
+    Returns when the script has ended, however it did: its exit code is in the outcome, its
+    traceback was printed as Python would have. ``ended`` is called with the outcome only where the
+    script ends the process itself (os._exit), so that it can still be printed.
+
+    Raises MemtraceError before the script runs if the output cannot be written or the script is
+    not there.
+    """
+    options = _options(output, device, stacks, max_events, check_driver, force)
+    options.check()
+    if not module and not os.path.exists(target):
+        raise MemtraceError(f"{target}: no such file; give the path of a Python script")
+    session = Session(options, [target, *args], module=module)
+    recorder = Recorder(session)
+    session.start()
+    recorder.watch_exit(ended)
+    with _terminable():
+        ending = _run(target, args, module)
+        return recorder.finish(ending)
+
+
+def _options(
+    output: str | os.PathLike[str],
+    device: Any,
+    stacks: Any,
+    max_events: int | None,
+    check_driver: bool,
+    force: bool,
+) -> Options:
+    limit = {} if max_events is None else {"max_events": max_events}
+    return Options(
+        Path(output), device=device, stacks=stacks, check_driver=check_driver, force=force, **limit
+    )
+
+
+def _run(target: str, args: list[str], module: bool) -> Ending:
+    """Run the program; prints what Python would print about its end."""
+    sys.argv = [target, *args]
+    before = sys.modules.get("__main__")
+    try:
+        if module:
+            sys.path[0:1] = [os.getcwd()]
+            runpy.run_module(target, run_name="__main__", alter_sys=True)
+        elif os.path.isfile(target) and not _is_archive(target):
+            # Absolute before the script may change directory, as Python has it since 3.9.
+            sys.path[0:1] = [os.path.dirname(os.path.realpath(target))]
+            _run_file(target)
+        else:
+            runpy.run_path(target, run_name="__main__")
+        _join_threads()
+        return Ending()
+    except SystemExit as end:
+        return _exit_ending(end)
+    except KeyboardInterrupt as end:
+        _print_exception(end)
+        return Ending("interrupt", _INTERRUPTED, "KeyboardInterrupt")
+    except _Terminated:
+        return Ending("interrupt", _TERMINATED, "SIGTERM")
+    except BaseException as end:
+        _print_exception(end)
+        text = f"{type(end).__name__}: {end}"
+        return Ending("oom" if _out_of_memory(end) else "exception", 1, text)
+    finally:
+        # The script's module stays alive until the capture is written: what its globals hold is
+        # alive at the end of the recording. `before` is kept for the same reason.
+        _keep.append(before)
+
+
+_keep: list[Any] = []
+
+
+def _run_file(target: str) -> None:
+    main = types.ModuleType("__main__")
+    main.__file__ = target
+    main.__dict__["__builtins__"] = __builtins__
+    main.__dict__["__cached__"] = None
+    main.__spec__ = None
+    # Read as bytes: the source may declare its encoding.
+    code = compile(Path(target).read_bytes(), target, "exec", dont_inherit=True)
+    sys.modules["__main__"] = main
+    exec(code, main.__dict__)
+
+
+def _is_archive(target: str) -> bool:
+    with open(target, "rb") as stream:
+        return stream.read(4) in (b"PK\x03\x04", b"PK\x05\x06")
+
+
+def _join_threads() -> None:
+    """Python waits for a program's threads before it ends; so do we before we look."""
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()
+
+
+def _exit_ending(end: SystemExit) -> Ending:
+    code = end.code
+    if code is None:
+        return Ending("exit", 0)
+    if isinstance(code, int):
+        return Ending("exit", int(code) & 0xFF)
+    print(code, file=sys.stderr)
+    return Ending("exit", 1, str(code))
+
+
+def _out_of_memory(error: BaseException) -> bool:
+    torch = sys.modules.get("torch")
+    kind = getattr(torch, "OutOfMemoryError", None)
+    seen: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        if (kind is not None and isinstance(cause, kind)) or isinstance(cause, MemoryError):
+            return True
+        seen.add(id(cause))
+        cause = cause.__cause__ or cause.__context__
+    return False
+
+
+def _print_exception(error: BaseException) -> None:
+    """As Python would: without the frames that lead to the script, and through sys.excepthook."""
+    own = {os.path.abspath(__file__), os.path.abspath(runpy.__file__), "<frozen runpy>"}
+    where = error.__traceback__
+    while where is not None:
+        filename = where.tb_frame.f_code.co_filename
+        if filename not in own and os.path.abspath(filename) not in own:
+            break
+        where = where.tb_next
+    try:
+        sys.excepthook(type(error), error.with_traceback(where), where)
+    except Exception:
+        traceback.print_exception(type(error), error, where)
+    sys.stderr.flush()
+
+
+class _terminable:
+    """SIGTERM raises in the main thread, if nobody else has asked for the signal."""
+
+    def __enter__(self) -> None:
+        self._before: Any = None
+        if threading.current_thread() is not threading.main_thread():
+            return
+        if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+            self._before = signal.SIG_DFL
+            pid = os.getpid()
+
+            def terminate(number: int, frame: Any) -> None:
+                if os.getpid() != pid:  # a forked child dies of it as it always did
+                    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    return
+                raise _Terminated
+
+            signal.signal(signal.SIGTERM, terminate)
+
+    def __exit__(self, *exception: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGTERM, self._before)
+
+
+class _uninterrupted:
+    """Ctrl-C and SIGTERM wait until the capture is written; then they are forgotten."""
+
+    def __enter__(self) -> None:
+        self._before: dict[int, Any] = {}
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, signal.SIG_IGN)
+
+    def __exit__(self, *exception: object) -> None:
+        for number, handler in self._before.items():
+            if handler is not None:
+                signal.signal(number, handler)

@@ -1,0 +1,294 @@
+"""One recording from start to written capture: ties hooks, backend, marks and profile together."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from memtrace.capture import fx
+from memtrace.capture.cpu import CpuRecorder
+from memtrace.capture.facts import describe_inputs
+from memtrace.capture.history import CudaHistory
+from memtrace.capture.hooks import DynamoHooks, TorchHooks
+from memtrace.capture.imports import ImportHook
+from memtrace.capture.iterations import Structure
+from memtrace.capture.marks import MarkLog
+from memtrace.capture.options import Options
+from memtrace.capture.patches import Notes, Patches
+from memtrace.capture.phases import Phases
+from memtrace.capture.profiled import ProfiledIteration
+from memtrace.capture.thunder import ThunderHooks
+from memtrace.snapshot.format import TensorInfo
+
+# What Dynamo calls a compilation and makes an iteration unsteady. Autotuning of Triton kernels
+# happens in runs that are steady otherwise.
+_COMPILATIONS = {"DYNAMO", "LAZY_BACKWARD", "CUDAGRAPH_RECORDING", "THUNDER"}
+
+_current: Session | None = None
+
+
+def current() -> Session | None:
+    """The recording in progress in this process."""
+    return _current
+
+
+class Session:
+    """A recording. ``start`` before the script imports torch (or later), ``finish`` once."""
+
+    def __init__(self, options: Options, command: list[str], *, module: bool = False) -> None:
+        self.options = options
+        self.command = command
+        self.module = module
+        self.started = time.time()
+        self.pid = os.getpid()
+        self.notes = Notes()
+        self.patches = Patches()
+        self.marks = MarkLog()
+        self.structure = Structure()
+        self.phases = Phases(
+            self.guard("a mark", self._phase_begins), self.guard("a mark", self._phase_ends)
+        )
+        self.inputs: list[TensorInfo] = []
+        self.arrivals: dict[int, int] = {}
+        self.device = ""  # "cuda" or "cpu", once torch is there
+        self.late = False  # torch was in use before the recording
+        self.history: CudaHistory | None = None
+        self.cpu: CpuRecorder | None = None
+        self.profile = ProfiledIteration(self)
+        self.fx = fx.FxGraphs()
+        self.torch_hooks = TorchHooks(self)
+        self.dynamo_hooks = DynamoHooks(self)
+        self.thunder_hooks = ThunderHooks(self)
+        self.active = True
+        self._stepped = ""  # "step" or "profiler_step" once the script marked one
+        self._thunder_open = False
+        self._foreign = 0
+        self._imports = ImportHook(
+            {
+                "torch": self.guard("watching torch", self._torch_imported),
+                "torch._dynamo.eval_frame": self.guard(
+                    "watching torch.compile", self.dynamo_hooks.install
+                ),
+                "torch._inductor.compile_fx": self.guard("watching Inductor", self._watch_inductor),
+                "thunder": self.guard("watching thunder", self.thunder_hooks.install),
+            }
+        )
+
+    def guard(self, what: str, function: Any) -> Any:
+        """``function`` with failures turned into notes, and nothing done in forked children."""
+        guarded = self.notes.guard(what, function)
+        return guarded
+
+    # -- start ---------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Arm the recording. Raises RuntimeError if another one is in progress."""
+        global _current
+        if _current is not None:
+            raise RuntimeError("memtrace is recording already; end that recording first")
+        _current = self
+        self.late = "torch" in sys.modules
+        os.register_at_fork(after_in_child=self._in_child)
+        self.marks.add("start")
+        self._imports.install()
+
+    def _torch_imported(self) -> None:
+        self.device = self.options.device
+        if self.device == "auto":
+            self.device = _choose_device()
+        if self.device == "cuda":
+            self.history = CudaHistory(
+                self.notes, self.options.stacks, self.options.max_events, self.pid
+            )
+            self.history.script_resets = self._script_resets  # type: ignore[method-assign]
+            self.history.install(self.patches)
+            self.marks.backend = self.history
+        else:
+            self.cpu = CpuRecorder(self.notes, self.options.max_events)
+            self.cpu.start(self.patches, late=self.late)
+            self.marks.backend = self.cpu
+        self.torch_hooks.install()
+
+    def _watch_inductor(self) -> None:
+        from torch._inductor import compile_fx as module
+
+        compile_fx = module.compile_fx
+        keep = self.guard("reading an FX graph", self.fx.add)
+
+        def watched_compile_fx(model: Any, *args: Any, **kwargs: Any) -> Any:
+            keep(model)
+            return compile_fx(model, *args, **kwargs)
+
+        self.patches.set(module, "compile_fx", watched_compile_fx)
+
+    # -- what the hooks report -------------------------------------------------------------------
+
+    def _phase_begins(self, kind: str, name: str, grad: bool) -> None:
+        arrival = time.time_ns()
+        boundary = not self._stepped and self.structure.begins(kind, grad)
+        if boundary:
+            self._boundary()
+        number = self.marks.add(kind, "begin", name, grad=grad)
+        if boundary:
+            self._began(number, arrival)
+
+    def _phase_ends(self, kind: str, name: str, failed: bool) -> None:
+        self.marks.add(kind, "end", name, failed=failed)
+        if self._thunder_open:  # it raised while compiling
+            self.compilation("end", "THUNDER")
+        if self.cpu is not None:
+            # One that raised while compiling leaves it muted.
+            self.cpu.quiet.unmute(force=True)
+        self._harvest()
+
+    def _harvest(self) -> None:
+        if self.cpu is not None:  # printing traces makes hundreds of thousands of calls
+            self.cpu.quiet.mute()
+        try:
+            self.thunder_hooks.harvest()
+        finally:
+            if self.cpu is not None:
+                self.cpu.quiet.unmute()
+
+    def step(self, kind: str = "step") -> None:
+        """The script says that an iteration begins (and the one before it ends)."""
+        if not self.active or os.getpid() != self.pid:
+            return
+        self.guard("a step", self._step)(kind)
+
+    def _step(self, kind: str) -> None:
+        arrival = time.time_ns()
+        # memtrace.step() is the script's word to us; a profiler's step gives way to it.
+        counts = kind == "step" or self._stepped != "step"
+        # Inside a call no iteration begins, whatever a script says.
+        counts = counts and self.phases.current() is None
+        if counts:
+            self._stepped = kind
+            self._boundary()
+        number = self.marks.add(kind)
+        if counts:
+            self._began(number, arrival)
+
+    def _boundary(self) -> None:
+        """Between iterations: the profiler starts or stops, the CPU recorder is emptied."""
+        self.profile.boundary()
+        if self.cpu is not None:
+            self.cpu.rotate()
+
+    def _began(self, number: int, arrival: int) -> None:
+        self.arrivals[number] = arrival
+        self.profile.began(number)
+        if self.options.check_driver and self.history is not None:
+            self.history.reset_peaks()
+            self.marks.add("peak_reset", name="check")
+
+    def compilation(self, edge: str, trigger: str) -> None:
+        """A compiler began or ended to work; hooks call this from within the compiler."""
+        if not self.active or trigger not in _COMPILATIONS:
+            return
+        if trigger == "THUNDER":
+            # Its end is told at every call.
+            if (edge == "begin") == self._thunder_open:
+                return
+            self._thunder_open = edge == "begin"
+        self.profile.compiled = True
+        if edge == "begin":
+            self.marks.add("compile", edge, trigger.lower())
+            if self.cpu is not None:
+                self.cpu.quiet.mute()
+        else:
+            if self.cpu is not None:
+                self.cpu.quiet.unmute()
+            self.marks.add("compile", edge, trigger.lower())
+
+    def compiler_appears(self) -> None:
+        """torch.compile or thunder.jit is used: eager module calls are no longer of interest."""
+        self.torch_hooks.compiler_appears()
+
+    def call_name(self) -> str:
+        """Name of the outermost call in progress, '' if none."""
+        phase = self.phases.current()
+        return phase.name if phase is not None and phase.kind == "call" else ""
+
+    def note_call(self, args: Any, kwargs: Any) -> None:
+        """Remember dtype and shapes of the first outermost call."""
+        self.inputs = self.guard("reading a call's inputs", describe_inputs)(args, kwargs) or []
+
+    def foreign_profiler(self, begins: bool) -> None:
+        """A profiler of the script's own is about to start, or has ended."""
+        if self.active and os.getpid() == self.pid:
+            self.guard("making way for a profiler", self._foreign_profiler)(begins)
+
+    def _foreign_profiler(self, begins: bool) -> None:
+        self._foreign = max(0, self._foreign + (1 if begins else -1))
+        if begins:
+            self.profile.abandon("the script ran a profiler of its own")
+        if self.cpu is not None:
+            if begins:
+                self.cpu.suspend()
+            elif not self._foreign:
+                self.cpu.resume()
+
+    @property
+    def profiler_allowed(self) -> bool:
+        """Whether the recorder may start its own profiler now."""
+        return not self._foreign and threading.current_thread() is threading.main_thread()
+
+    def _script_resets(self, device: int) -> None:
+        if self.history is not None:
+            self.marks.add("peak_reset", name="script")
+            self.history.before_reset(device, "script")
+
+    # -- end -----------------------------------------------------------------------------------
+
+    def _in_child(self) -> None:
+        """In a forked child (a DataLoader's worker): record nothing, write nothing."""
+        global _current
+        if not self.active:
+            return
+        self.active = self.phases.active = False
+        _current = None
+        if self.history is not None:
+            self.history.active = False
+        if self.cpu is not None:
+            self.guard("leaving a child alone", self.cpu.abandon)()
+
+    def release(self) -> None:
+        """Undo everything that was changed in torch and thunder; the hooks do nothing any more."""
+        global _current
+        self.active = self.phases.active = False
+        _current = None if _current is self else _current
+        for undo in (
+            self._imports.remove,
+            self.torch_hooks.remove,
+            self.dynamo_hooks.remove,
+            self.patches.undo,
+        ):
+            self.guard("taking back a change", undo)()
+
+
+def _choose_device() -> str:
+    """"cuda" if there is a GPU, found without initialising CUDA.
+
+    torch.cuda.is_available() calls cuInit, after which CUDA_VISIBLE_DEVICES counts no more and a
+    fork is poisoned. NVML does neither; where it is missing, the driver's device files tell.
+    """
+    import glob
+
+    import torch
+
+    if not torch.backends.cuda.is_built():
+        return "cpu"
+    if os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1"):
+        return "cpu"
+    count = -1
+    probe: Callable[[], int] | None = getattr(torch.cuda, "_device_count_nvml", None)
+    if probe is not None:
+        count = probe()
+    if count < 0:
+        return "cuda" if glob.glob("/dev/nvidia[0-9]*") or torch.version.hip else "cpu"
+    return "cuda" if count > 0 else "cpu"

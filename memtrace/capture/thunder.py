@@ -1,0 +1,359 @@
+"""What Thunder compiled: its traces with the insides of fusions, while the run goes on.
+
+Written against lightning-thunder 0.2.6. Calls and compilations are told from the statistics Thunder
+keeps for every compiled callable (``CompileStats``): its functions stay as they are. Nothing here
+keeps a compiled program, and with it a model's memory, alive for longer than the compiling call.
+"""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import re
+import sys
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from memtrace.capture import fx
+from memtrace.snapshot.format import (
+    Operation,
+    TensorInfo,
+    ThunderModule,
+    ThunderSymbol,
+    ThunderTrace,
+)
+
+if TYPE_CHECKING:
+    from memtrace.capture.session import Session
+
+_REGION = "to_be_compiled"
+
+
+class ThunderHooks:
+    """Watches Thunder and collects its programs. ``modules`` is in order of compilation."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.modules: list[ThunderModule] = []
+        self.sources: dict[str, str] = {}
+        self.compilers: list[str] = []
+        # CompileStats → (CompileData or None, name of the outermost call that compiled it)
+        self._known: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        self._taken: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._changed: list[weakref.ref[Any]] = []
+        # Executed traces by file name, until the compiling call has ended.
+        self._traces: dict[str, Any] = {}
+        self._names: dict[str, int] = {}
+
+    def install(self) -> None:
+        """After ``import thunder``."""
+        import thunder
+        from thunder.common import CompileStats
+        from thunder.core.trace import TraceCtx
+
+        session, patches = self._session, self._session.patches
+        jit = thunder.jit
+
+        def watched_jit(fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+            session.compiler_appears()
+            result = jit(fn, *args, **kwargs)
+            session.guard("thunder.jit", self._remember)(result)
+            return result
+
+        watched_jit.__name__, watched_jit.__qualname__ = jit.__name__, jit.__qualname__
+        watched_jit.__doc__, watched_jit.__module__ = jit.__doc__, jit.__module__
+        watched_jit.__wrapped__ = jit  # type: ignore[attr-defined]
+        patches.set(thunder, "jit", watched_jit)
+
+        python_callable = TraceCtx.python_callable
+
+        def watched_callable(trace: Any, *args: Any, **kwargs: Any) -> Any:
+            function = python_callable(trace, *args, **kwargs)
+            session.guard("reading a Thunder trace", self._keep_trace)(trace, function)
+            return function
+
+        patches.set(TraceCtx, "python_callable", watched_callable)
+        self._watch_stats(CompileStats)
+
+    def _watch_stats(self, stats: Any) -> None:
+        session, phases = self._session, self._session.phases
+        running: dict[int, Any] = {}
+
+        def called(cs: Any) -> None:
+            phase = phases.begin("call", self._call_name(cs), grad=_grad_enabled())
+            if phase is not None:
+                running[id(cs)] = phase
+                frame = sys._getframe(2)  # update_call_statistics.wrapped: the caller's arguments
+                if not session.inputs and "args" in frame.f_code.co_varnames:
+                    found = frame.f_locals
+                    session.note_call(found.get("args", ()), found.get("kwargs", {}))
+
+        def returned(cs: Any) -> None:
+            phase = running.pop(id(cs), None)
+            if phase is not None:
+                phases.end(phase)
+
+        def missed(cs: Any) -> None:
+            if not cs.__dict__.get("cache_misses"):
+                return  # the object is being made
+            self._changed.append(weakref.ref(cs))
+            session.compilation("begin", "THUNDER")
+
+        def prologue(cs: Any) -> None:
+            session.compilation("end", "THUNDER")
+
+        for name, hook in (
+            ("calls", called),
+            ("last_trace_host_stop", returned),
+            ("cache_misses", missed),
+            ("last_prologue_execution_start", prologue),
+        ):
+            session.patches.set(stats, name, _watched(name, session.guard("a Thunder hook", hook)))
+
+    def _remember(self, result: Any) -> None:
+        stats, data = getattr(result, "_lc_cs", None), getattr(result, "_lc_cd", None)
+        if stats is not None:
+            self._known[stats] = (weakref.ref(data), self._session.call_name())
+
+    def _call_name(self, stats: Any) -> str:
+        data = self._data(stats)
+        return fx.callable_name(data.fn) if data is not None else "thunder"
+
+    def _data(self, stats: Any) -> Any:
+        known = self._known.get(stats)
+        return None if known is None else known[0]()
+
+    def _keep_trace(self, trace: Any, function: Any) -> None:
+        filename = filename_of(function)
+        if not filename:
+            return
+        self.sources[filename] = source_of(filename)
+        self._traces[filename] = trace
+        if _REGION in filename:  # nobody else keeps it: the fusion has only the function
+            self._traces[filename] = read_trace(trace, filename, "region")
+
+    def harvest(self) -> None:
+        """Turn what was compiled since the last time into ThunderModules. Cheap if nothing was."""
+        if not self._changed:
+            return
+        changed, self._changed = self._changed, []
+        for reference in changed:
+            stats = reference()
+            if stats is not None:
+                self._take(stats)
+        self._traces = {k: v for k, v in self._traces.items() if isinstance(v, dict)}
+
+    def _take(self, stats: Any) -> None:
+        entries = list(stats.interpreter_cache)
+        data, root = self._data(stats), self._known.get(stats, (None, ""))[1]
+        for entry in entries[self._taken.get(stats, 0) :]:
+            try:
+                self.modules.append(self._module(entry, data, root))
+            except Exception as error:
+                self._session.notes.failure("reading a Thunder program", error)
+        self._taken[stats] = len(entries)
+
+    def _module(self, entry: Any, data: Any, root: str) -> ThunderModule:
+        traces: list[ThunderTrace] = []
+        for phase, function, passes in (
+            ("prologue", entry.prologue_fn, entry.prologue_traces),
+            ("forward", entry.computation_fn, entry.computation_traces),
+            ("backward", entry.backward_fn, entry.backward_traces),
+        ):
+            if function is None:
+                continue
+            filename = filename_of(function)
+            trace = self._traces.get(filename) or (passes[-1] if passes else None)
+            if trace is None:
+                continue
+            traces.append(read_trace(trace, filename, phase))
+            if phase != "prologue":
+                traces += self._regions(trace)
+        function = None if data is None else data.fn
+        name = fx.module_name(function, root) or root or "thunder"
+        executors = [] if data is None else _executors(data)
+        label = f"thunder({', '.join(executors)})"
+        if label not in self.compilers:
+            self.compilers.append(label)
+        return ThunderModule(
+            name=self._unique(name),
+            kind="module" if hasattr(function, "parameters") else "function",
+            executors=executors,
+            traces=traces,
+            fx_filename=self._session.fx.add(function),
+        )
+
+    def _regions(self, trace: Any) -> list[ThunderTrace]:
+        """The traces that torch.compile got for the TorchCompile fusions of ``trace``."""
+        found = []
+        for symbol in trace.bound_symbols:
+            for name, function in (symbol._call_ctx or {}).items():
+                filename = filename_of(function)
+                region = self._traces.get(filename)
+                if not isinstance(region, dict):
+                    continue
+                found.append(ThunderTrace(**{**region, "phase": f"region:{name}"}))
+        return found
+
+    def _unique(self, name: str) -> str:
+        self._names[name] = count = self._names.get(name, 0) + 1
+        return name if count == 1 else f"{name}#{count}"
+
+
+def _grad_enabled() -> bool:
+    import torch
+
+    return bool(torch.is_grad_enabled())
+
+
+def _watched(name: str, hook: Any) -> property:
+    """A property that stores like the plain attribute and tells ``hook`` when it is set."""
+
+    def getter(self: Any) -> Any:
+        try:
+            return self.__dict__[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def setter(self: Any, value: Any) -> None:
+        self.__dict__[name] = value
+        # The first assignment is __init__'s.
+        if value not in (0, -1):
+            hook(self)
+
+    return property(getter, setter)
+
+
+def _executors(data: Any) -> list[str]:
+    names = [str(getattr(e, "name", e)) for e in data.executors_list]
+    # Thunder adds these to every list itself.
+    chosen = [n for n in names if n != "python" and not n.startswith("__ad_hoc_executor")]
+    return [n for n in chosen if n != "torch"] or chosen
+
+
+def filename_of(function: Any, depth: int = 8) -> str:
+    """'thunder.computation_25' for a function that Thunder made, through its wrappers; '' if none."""
+    todo, seen = [(function, depth)], set()
+    while todo:
+        here, left = todo.pop()
+        if id(here) in seen or left == 0 or not callable(here):
+            continue
+        seen.add(id(here))
+        code = getattr(here, "__code__", None)
+        if code is not None and code.co_filename.startswith("thunder."):
+            return str(code.co_filename)
+        wrapped = getattr(here, "__wrapped__", None)
+        if wrapped is not None:
+            todo.append((inspect.unwrap(here), left - 1))
+            continue
+        for cell in getattr(here, "__closure__", None) or ():
+            try:
+                todo.append((cell.cell_contents, left - 1))
+            except ValueError:  # an empty cell
+                continue
+    return ""
+
+
+def source_of(filename: str) -> str:
+    """The text linecache has for a generated file; '' if none."""
+    return "".join(linecache.getlines(filename))
+
+
+def read_trace(trace: Any, filename: str, phase: str) -> ThunderTrace:
+    """A Thunder TraceCtx as plain data. ``line`` numbers are those of the executed source."""
+    from thunder.core.pytree import tree_flatten
+    from thunder.core.trace import tracectx
+
+    lines = source_of(filename).splitlines()
+    at = 0
+    symbols: list[ThunderSymbol] = []
+    with tracectx(trace):
+        for bound in trace.bound_symbols:
+            at, line = _find_line(bound, lines, at)
+            symbols.append(
+                ThunderSymbol(
+                    name=str(bound.sym.name),
+                    line=line,
+                    args=_tensor_names(bound.flat_proxy_args),
+                    outputs=tensors(bound.flat_proxy_outs),
+                    inside=[_operation(s) for s in bound.subsymbols] if bound.sym.is_fusion else [],
+                )
+            )
+    flat_inputs, _ = tree_flatten((trace.args, trace.kwargs))
+    output = trace.bound_symbols[-1].flat_proxy_args if trace.bound_symbols else []
+    return ThunderTrace(
+        phase=phase,
+        filename=filename,
+        symbols=symbols,
+        inputs=tensors(flat_inputs),
+        outputs=tensors(output),
+    )
+
+
+def _find_line(bound: Any, lines: list[str], at: int) -> tuple[int, int]:
+    """(where to look next, line number or 0) of a bound symbol, looking on from line ``at``."""
+    name = str(bound.sym.name)
+    if name == "unpack_trivial":  # printed as a comment or not at all
+        return at, 0
+    if name == "python_del":
+        start = "del " + ", ".join(p.name for p in bound.flat_proxy_args)
+    elif name == "python_return":
+        start = "return"
+    else:
+        text = [t.strip() for t in bound.python(indent=1, print_depth=1)]
+        start = next((t for t in text if t and not t.startswith("#")), "")
+    if not start:
+        return at, 0
+    for compare in (start, start.split("  #")[0], _head(start)):
+        for number in range(at, len(lines)):
+            if lines[number].strip().startswith(compare):
+                return number + 1, number + 1
+    return at, 0
+
+
+def _head(text: str) -> str:
+    """'t5 = ltorch.add(' of a statement: the executed trace may print other arguments."""
+    return re.split(r"(?<=\()", text, maxsplit=1)[0]
+
+
+def _tensor_names(proxies: Any) -> list[str]:
+    return [str(p.name) for p in proxies if hasattr(p, "name")]
+
+
+def tensors(proxies: Any) -> list[TensorInfo]:
+    """The tensor proxies among ``proxies`` (nested ones flattened by the caller)."""
+    found = []
+    for proxy in proxies:
+        shape, dtype = getattr(proxy, "shape", None), getattr(proxy, "dtype", None)
+        if shape is None or dtype is None or not hasattr(proxy, "name"):
+            continue
+        found.append(
+            TensorInfo(
+                name=str(proxy.name),
+                shape=[int(s) if isinstance(s, int) else int(getattr(s, "value", -1) or -1) for s in shape],
+                dtype=_dtype(dtype),
+                device=str(getattr(proxy.device, "device_str", lambda: proxy.device)()),
+            )
+        )
+    return found
+
+
+def _dtype(dtype: Any) -> str:
+    from thunder.core import dtypes
+
+    try:
+        return str(dtypes.to_torch_dtype(dtype)).removeprefix("torch.")
+    except Exception:
+        return str(dtype)
+
+
+def _operation(symbol: Any) -> Operation:
+    text = [t.strip() for t in symbol.python(indent=0, print_depth=1)]
+    statement = next((t for t in text if t and not t.startswith("#")), "")
+    name = re.search(r"(?:=\s*|^)([\w.]+)\(", statement)
+    return Operation(
+        text=statement,
+        name=name.group(1) if name else str(symbol.sym.name),
+        args=_tensor_names(symbol.flat_proxy_args),
+        outputs=tensors(symbol.flat_proxy_outs),
+    )
