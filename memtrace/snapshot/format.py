@@ -29,9 +29,9 @@ class Marks(TypedDict):
     "step" (memtrace.step()), "profiler_step", "compile", "peak_reset" (the script or
     --check-driver reset the driver's peak statistics), "start", "end".
     ``edge``: "begin", "end", or "" for a moment without length.
-    ``event[k]``: for each device the number of alloc, free and segment events of its history that
-    had happened at that mark: the mark lies just before event number event[k][d].  -1 where it
-    could not be had.
+    ``event[k]``: for each device, the mark lies just before event number event[k][d] of its
+    history as it lies in the file (``device_traces[d]``); -1 where that is not known, or where the
+    ring dropped the events around it.
     ``stats[k]``: for each device the driver's figures at that moment, in the order of
     STAT_FIELDS; an empty list where they were not read.
     """
@@ -168,7 +168,7 @@ class Peak(TypedDict):
     """The driver's peaks over one stretch of one device's history, between two resets."""
 
     device: int
-    begin: int  # event number, as in Marks.event; -1 unknown
+    begin: int  # event numbers, as in Marks.event; -1 unknown
     end: int
     allocated: int
     requested: int

@@ -23,6 +23,7 @@ _EMPTY = re.compile(
 )
 _PHASES = {"forward": "forward", "backward": "backward", "inference": "forward"}
 _LOOK_AHEAD = 40  # lines between a buffer and the kernel that first fills it
+_COMMENT_ABOVE = 6  # lines between the comment on a kernel and its call
 
 
 def is_output_file(filename: str) -> bool:
@@ -41,7 +42,8 @@ def name_stack(frames: Sequence[Frame], sources: Sources) -> Naming | None:
     statement = sources.statement(frame.filename, frame.line)
     name = f"line{frame.line}"
     if statement is not None:
-        name = _kernel(sources.source(frame.filename), statement) or name
+        kernel = _kernel(sources.source(frame.filename), statement)
+        name = kernel.callee.removesuffix(".run") or name
     line = next((_text(f) for f in frames[at + 1 :] if _is_model(f.filename)), "")
     symbol = Symbol("inductor", module, phase, name, "", line)
     where = f"{short_path(frame.filename)}:{frame.line}"
@@ -73,10 +75,27 @@ def _graph(filename: str, sources: Sources) -> tuple[str, str | None]:
     return f"graph {stem[:9]}", None
 
 
-def _kernel(source: Source, statement: Statement) -> str:
-    """What fills the buffer made at ``statement``; the statement's own call if it makes none."""
+def fused_nodes(frames: Sequence[Frame], sources: Sources) -> tuple[str, ...]:
+    """The operations, by the names of their results, that the kernel filling a buffer fuses.
+
+    In order of execution, as Inductor's comment above the kernel lists them.
+    """
+    frame = next((frame for frame in frames if is_output_file(frame.filename)), None)
+    statement = sources.statement(frame.filename, frame.line) if frame else None
+    if frame is None or statement is None:
+        return ()
+    source = sources.source(frame.filename)
+    kernel = _kernel(source, statement)
+    for number in range(kernel.line - 1, max(kernel.line - _COMMENT_ABOVE, statement.line) - 1, -1):
+        if number in source.nodes:
+            return source.nodes[number]
+    return ()
+
+
+def _kernel(source: Source, statement: Statement) -> Statement:
+    """What fills the buffer made at ``statement``; the statement itself if it makes none."""
     if not statement.callee.startswith("empty_strided"):
-        return statement.callee.removesuffix(".run")
+        return statement
     buffers = set(statement.outputs)
     for number in range(statement.line + 1, statement.line + 1 + _LOOK_AHEAD):
         later = source.statements.get(number)
@@ -85,8 +104,8 @@ def _kernel(source: Source, statement: Statement) -> str:
         if later.callee == "reinterpret_tensor":  # a view: its users fill the buffer
             buffers.update(later.outputs)
             continue
-        return later.callee.removesuffix(".run")
-    return statement.callee
+        return later
+    return statement
 
 
 def _is_model(filename: str) -> bool:

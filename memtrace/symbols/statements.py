@@ -24,6 +24,8 @@ _ORIGIN = re.compile(r"^\s*#\s(?P<file>\S.*?):(?P<line>\d+):\s(?P<text>.*)$")
 _TYPE = re.compile(
     rf'#\s*(?P<name>{_NAME}):\s"(?P<device>[\w:]+)\s(?P<dtype>\w+)\[(?P<shape>[\d, ]*)\]"'
 )
+# Inductor's '# Topologically Sorted Source Nodes: [t208, t210], Original ATen: [aten.view]'
+_SOURCE_NODES = re.compile(r"Source Nodes: \[(?P<names>[^\]]*)\]")
 _WORD = re.compile(_NAME)
 
 THUNDER_DTYPES = {
@@ -73,17 +75,25 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A generated file: its statements by line number and the tensors its comments describe."""
+    """A generated file, by line number.
+
+    ``tensors`` are those its comments describe, ``makers`` the statement that first makes a name,
+    ``nodes`` the names of the operations that Inductor's comments give for the kernel below.
+    """
 
     filename: str
     statements: dict[int, Statement]
     tensors: dict[str, Tensor]
+    makers: dict[str, Statement]
+    nodes: dict[int, tuple[str, ...]]
 
 
 def parse_source(filename: str, text: str) -> Source:
     """Reads ``text`` line by line; lines that are no statement are passed over."""
     statements: dict[int, Statement] = {}
     tensors: dict[str, Tensor] = {}
+    makers: dict[str, Statement] = {}
+    nodes: dict[int, tuple[str, ...]] = {}
     origin: tuple[str, int] | None = None
     for number, line in enumerate(text.split("\n"), start=1):
         for found in _TYPE.finditer(line):
@@ -96,10 +106,14 @@ def parse_source(filename: str, text: str) -> Source:
         if line.lstrip().startswith("#"):
             if found_origin := _ORIGIN.match(line):
                 origin = (found_origin["file"], int(found_origin["line"]))
+            elif listed := _SOURCE_NODES.search(line):
+                nodes[number] = _names(listed["names"])
             continue
-        statements[number] = _parse_line(number, line, origin)
+        statement = statements[number] = _parse_line(number, line, origin)
+        for name in statement.outputs:
+            makers.setdefault(name, statement)
         origin = None
-    return Source(filename, statements, tensors)
+    return Source(filename, statements, tensors, makers, nodes)
 
 
 def _parse_line(number: int, line: str, origin: tuple[str, int] | None) -> Statement:

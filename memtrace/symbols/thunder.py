@@ -53,17 +53,26 @@ def name_stack(frames: Sequence[Frame], sources: Sources) -> Naming | None:
         return Naming(
             Symbol("thunder", region.module, region.phase, name, "", line), where, outputs
         )
-    operation, line = _operation(inside[0], sources)
+    operation, line = _operation(inside[0], frames[:executed], sources)
     symbol = Symbol("thunder", region.module, region.phase, name, operation, line)
     return Naming(symbol, where, inductor.buffer_at(frames[:executed], sources))
 
 
-def _operation(frame: Frame, sources: Sources) -> tuple[str, str]:
-    """The operation of a region that a compile-time frame points at, and the model's line."""
-    statement = sources.statement(frame.filename, frame.line)
-    if statement is None:
+def _operation(frame: Frame, inner: Sequence[Frame], sources: Sources) -> tuple[str, str]:
+    """The operation of a region behind an allocation, and the model's line.
+
+    ``frame`` is the innermost of the region's file: the one that Inductor adds from compile time,
+    at the operation's line, or (always on the CPU) the one that ran, at the region's first line.
+    Then the comment on Inductor's kernel names what it fuses, and the last of that is taken.
+    """
+    source = sources.source(frame.filename)
+    statement = source.statements.get(frame.line)
+    if statement is None and not source.statements:
         return f"line{frame.line}", ""
-    if not statement.callee or statement.text.startswith("def "):
+    if statement is None or not statement.outputs:
+        fused = inductor.fused_nodes(inner, sources)
+        statement = next((source.makers[n] for n in reversed(fused) if n in source.makers), None)
+    if statement is None or not statement.callee:
         return "", ""
     return statement.callee, sources.model_line(statement)
 

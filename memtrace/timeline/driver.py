@@ -39,7 +39,7 @@ def reconcile(recording: Recording, replay: Replay) -> list[Check]:
     moments = Moments(recording, replay)
     checks = []
     for entry in (device_meta(recording, replay.device) or {}).get("peaks") or []:
-        begin, end = moments.at_count(entry["begin"]), moments.at_count(entry["end"])
+        begin, end = moments.at_event(entry["begin"]), moments.at_event(entry["end"])
         for name in _NAMES:
             total = _total(replay, name)
             replayed = None

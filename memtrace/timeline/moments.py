@@ -6,34 +6,23 @@ from typing import Any
 
 import numpy as np
 
-from memtrace.snapshot.columns import Action, Events, Int64, Recording
+from memtrace.snapshot.columns import Events, Int64, Recording
 from memtrace.timeline.replay import Replay
-
-# Marks count alloc, free and segment events only (Marks.event in memtrace.snapshot.format).
-_UNCOUNTED = (Action.SNAPSHOT, Action.OOM, Action.OTHER)
 
 
 class Moments:
-    """Turns counts and times into event numbers of ``recording.events[device]``.
+    """Turns marks and times into event numbers of ``recording.events[device]``.
 
     Event number k as a moment lies just before event k: k events of the device had happened.
     """
 
     def __init__(self, recording: Recording, replay: Replay) -> None:
         self._device = replay.device
-        self._dropped = max(replay.dropped, 0)
+        self._dropped = replay.dropped > 0
         self.n = replay.n_events
         events: Events | None = None
         if self._device < len(recording.events):
             events = recording.events[self._device]
-        counted = (
-            np.zeros(0, dtype=np.int64)
-            if events is None
-            else np.flatnonzero(~np.isin(events.action, _UNCOUNTED)).astype(np.int64)
-        )
-        # The count c stands just after the c-th counted event: what is not counted (a snapshot,
-        # an OOM) and follows at once falls after the mark, which changes no total.
-        self._after: Int64 = np.concatenate(([0], counted + 1)).astype(np.int64)
         timed = events is not None and len(events) > 0 and bool((events.time_us >= 0).all())
         # Clocks of several threads can differ by a little: a running maximum keeps the order.
         self._times: Int64 | None = (
@@ -41,14 +30,9 @@ class Moments:
         )
         self._marks: dict[str, Any] = (recording.meta or {}).get("marks") or {}
 
-    def at_count(self, count: int) -> int | None:
-        """The moment after ``count`` counted events of the history; None where it was dropped."""
-        if count < 0:
-            return None
-        kept = count - self._dropped
-        if kept < 0:
-            return None
-        return int(self._after[min(kept, len(self._after) - 1)])
+    def at_event(self, number: int) -> int | None:
+        """The moment just before an event of the history; None where it is not known."""
+        return None if number < 0 else min(number, self.n)
 
     def at_time(self, time_us: int) -> int | None:
         """The moment at a time in epoch microseconds; None where the events have no times."""
@@ -57,15 +41,18 @@ class Moments:
         return int(np.searchsorted(self._times, time_us, side="left"))
 
     def at_mark(self, mark: int) -> int | None:
-        """The moment of one of the recorder's marks, by count or else by time."""
+        """The moment of one of the recorder's marks, by event number or else by time."""
         kinds = self._marks.get("kind", ())
         if not 0 <= mark < len(kinds):
             return None
-        counts = self._marks["event"][mark]
-        if self._device < len(counts) and counts[self._device] >= 0:
-            return self.at_count(int(counts[self._device]))
-        time_ns = self._marks["time_ns"][mark]
-        return None if time_ns <= 0 else self.at_time(int(time_ns) // 1000)
+        numbers = self._marks["event"][mark]
+        if self._device < len(numbers) and numbers[self._device] >= 0:
+            return self.at_event(int(numbers[self._device]))
+        time_us = int(self._marks["time_ns"][mark]) // 1000
+        # Before the ring's oldest event nothing can be placed: what lay there was dropped.
+        if time_us <= 0 or self._times is None or (self._dropped and time_us < self._times[0]):
+            return None
+        return self.at_time(time_us)
 
     def marks(self) -> range:
         """The numbers of all marks."""

@@ -134,22 +134,23 @@ def test_the_state_at_the_window_s_begin_counts() -> None:
     assert peak(run, find_windows(source, run)[0], "allocated") == (0, 4 * MIB)
 
 
-def test_counts_skip_what_marks_do_not_count_and_what_was_dropped() -> None:
+def test_marks_that_the_ring_dropped_bound_no_iteration() -> None:
     happened = events(
-        ("snapshot", 0, 0),
-        ("alloc", A, 2 * MIB),
-        ("oom", 0, 0),
-        ("alloc", A + 2 * MIB, 3 * MIB),
+        ("alloc", A, 2 * MIB, 0, 0, 50),
+        ("alloc", A + 2 * MIB, 3 * MIB, 0, 0, 60),
     )
     meta = capture_meta(
-        marks=[("step", "begin", 11), ("step", "end", 12), ("step", "end", 9)],
+        marks=[("step", "begin", 1), ("step", "end", 2), ("step", "end", -1)],
         iterations=[{"begin": 0, "end": 1}, {"begin": 2, "end": 1}],
         dropped=10,
     )
+    meta["marks"]["time_ns"] = [55_000, 61_000, 49_000]
     source = recording(happened, segments=[segment(A, [("used", 20 * MIB)])], meta=meta)
     got = find_windows(source, replay(source))
-    # One counted event after the ten lost ones: just behind event 1; 9 lies before the ring.
-    assert [(w.name, w.begin, w.end) for w in got] == [("iteration 0", 2, 4), ("all", 0, 4)]
+    assert [(w.name, w.begin, w.end) for w in got] == [("iteration 0", 1, 2), ("all", 0, 2)]
+    meta["marks"]["time_ns"] = [55_000, 61_000, 55_000]  # within the ring time places it
+    got = find_windows(source, replay(source))
+    assert [(w.name, w.begin) for w in got] == [("iteration 0", 1), ("iteration 1", 1), ("all", 0)]
 
 
 def test_windows_from_annotations() -> None:
