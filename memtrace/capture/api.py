@@ -61,7 +61,7 @@ class record:
 
 
 def step() -> None:
-    """An iteration begins here, and the one before it ends. Does nothing when nothing is recorded."""
+    """An iteration begins here and the one before it ends. Nothing happens outside a recording."""
     session = current()
     if session is not None:
         session.step()
@@ -72,7 +72,8 @@ def _ending(error: BaseException | None) -> Ending:
         return Ending()
     text = f"{type(error).__name__}: {error}"
     if isinstance(error, SystemExit):
-        return Ending("exit", error.code if isinstance(error.code, int) else 0 if error.code is None else 1)
+        code = 0 if error.code is None else error.code if isinstance(error.code, int) else 1
+        return Ending("exit", code, text)
     if isinstance(error, KeyboardInterrupt):
         return Ending("interrupt", 130, text)
     return Ending("oom" if _out_of_memory(error) else "exception", 1, text)

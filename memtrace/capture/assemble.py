@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from memtrace.capture import facts as about
+from memtrace.capture.frames import strip
 from memtrace.capture.history import (
     CudaHistory,
     Positions,
     Snapshot,
     device_rows,
-    strip_own_frames,
+    stacks_of,
 )
 from memtrace.capture.iterations import iterations_of
 from memtrace.capture.profile import read_profile
@@ -71,9 +72,10 @@ def collect(session: Session, ending: Ending) -> Collected:
 
 def _collect_cuda(session: Session, history: CudaHistory, ending: Ending) -> Collected:
     if not history.started:
-        session.notes.add(
-            "CUDA was never used: nothing was recorded; to record on the CPU give --device cpu"
-        )
+        if not session.notes.texts:  # else they say why it did not start
+            session.notes.add(
+                "CUDA was never used: nothing was recorded; to record on the CPU give --device cpu"
+            )
         history.active = False
         return Collected()
     history.last_stretches()
@@ -88,17 +90,25 @@ def _collect_cuda(session: Session, history: CudaHistory, ending: Ending) -> Col
         found.stats[number] = [
             r.stats if (r := _at(readings, d)) is not None else [] for d in range(len(places))
         ]
+    # Marks before CUDA was initialised, or before a recording that began late: at its beginning.
+    first = min(history.readings, default=len(session.marks.entries))
+    for number in range(first):
+        found.events[number] = [-1 if p.dropped or p.end is None else 0 for p in places]
     found.devices = device_rows(history, snapshot, places)
     found.peak = max((p["allocated"] for d in found.devices for p in d["peaks"]), default=None)
     history.stop()
-    strip_own_frames(found.snapshot)
+    strip(stacks_of(found.snapshot))
     return found
 
 
 def _positions(history: CudaHistory, snapshot: Snapshot, session: Session) -> list[Positions]:
     return [
         Positions(
-            trace, _at(snapshot.readings, d), _at(history.base, d), session.notes
+            trace,
+            _at(snapshot.readings, d),
+            _at(history.base, d),
+            session.notes,
+            history.max_events,
         )
         for d, trace in enumerate(snapshot.torch["device_traces"])
     ]
@@ -259,7 +269,7 @@ def _folder(session: Session) -> str:
 
 
 def _sources(session: Session, snapshot: dict[str, Any]) -> dict[str, str]:
-    """Texts of the generated files: all of Thunder's and FX's, Inductor's where a stack names them."""
+    """Texts of generated files: all of Thunder's and FX's, Inductor's where a stack names them."""
     cache = _inductor_cache()
     sources = {**session.thunder_hooks.sources, **session.fx.sources}
     named: dict[int, Any] = {}

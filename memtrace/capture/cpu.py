@@ -53,10 +53,19 @@ class CpuRecorder:
         self._range = _RecordFunctionFast
         self.quiet.quiet_imports(patches)
         self._watch_ranges(patches, torch.autograd.profiler.record_function)
-        if late and any(isinstance(o, torch.Tensor) for o in gc.get_objects()):
+        # By type: isinstance would run the __class__ of every proxy there is.
+        if late and any(issubclass(type(o), torch.Tensor) for o in gc.get_objects()):
             self.start_events = 1
             self._notes.add("tensors existed before the recording: their memory is not in it")
-        self._begin()
+        # Without a GPU, a CUDA build of the profiler prints an error about that.
+        quiet_log = "KINETO_LOG_LEVEL" not in os.environ
+        if quiet_log:
+            os.environ["KINETO_LOG_LEVEL"] = "5"
+        try:
+            self._begin()
+        finally:
+            if quiet_log:
+                del os.environ["KINETO_LOG_LEVEL"]
 
     def _begin(self) -> None:
         kineto.start(cuda=False, stack=True)
@@ -96,7 +105,7 @@ class CpuRecorder:
         return kineto.stop()
 
     def _keep(self, result: Any) -> None:
-        # Walking the tree makes no tensors; the profiler already running sees its calls, hence mute.
+        # The next session runs already and would see the calls made here.
         self.quiet.mute()
         try:
             read_tree(result, self.tree)

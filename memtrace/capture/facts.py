@@ -101,7 +101,7 @@ def describe_inputs(args: Iterable[Any], kwargs: dict[str, Any]) -> list[TensorI
 
 
 def git_commit(folder: str) -> str:
-    """The commit the script's folder is at, '+dirty' where it was modified; '' where there is none."""
+    """The commit of the script's folder, '+dirty' where modified; '' where there is none."""
     try:
         commit = _git(folder, "rev-parse", "HEAD")
         if not commit:

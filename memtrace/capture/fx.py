@@ -1,4 +1,4 @@
-"""The FX graphs that Dynamo made: which line is which node, of which module, from which model line."""
+"""The FX graphs Dynamo made: which line is which node, of which module, from which model line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EVAL = "<eval_with_key>"
 
 
 class FxGraphs:
-    """Collects graphs by the file name of their code. ``nodes`` and ``sources`` go in the capture."""
+    """Graphs by the file name of their code; ``nodes`` and ``sources`` go into the capture."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, list[FxNode]] = {}
@@ -37,7 +37,7 @@ class FxGraphs:
 
 
 def _read(graph: Any, source: str) -> list[FxNode]:
-    lines = {}
+    lines: dict[str, int] = {}
     for number, text in enumerate(source.splitlines(), 1):
         match = _ASSIGNED.match(text)
         if match:

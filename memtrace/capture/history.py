@@ -12,6 +12,7 @@ from __future__ import annotations
 import inspect
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +25,6 @@ _ACTIONS = {"alloc": 0, "free_requested": 1, "free_completed": 2}
 _FIELDS = tuple((name.split(".")[0], name.split(".")[1]) for name in STAT_FIELDS)
 # Snapshots taken while memory ran out, of scripts that catch it and go on: each copies the history.
 _MOST_OOM_SECONDS = 10.0
-_OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 @dataclass(slots=True)
@@ -130,7 +130,8 @@ class CudaHistory:
         import torch
 
         # A device without a context holds nothing; to ask costs less than to read its figures.
-        if not torch._C._cuda_hasPrimaryContext(device):
+        has_context = getattr(torch._C, "_cuda_hasPrimaryContext", None)
+        if has_context is not None and not has_context(device):
             return None
         raw = torch._C._cuda_memoryStats(device)
         offset = self._offsets.get(device, (0, 0, 0))
@@ -224,7 +225,7 @@ class CudaHistory:
         patches.set(memory, "_record_memory_history", _record_memory_history)
 
     def script_resets(self, device: int) -> None:
-        """The script itself resets the peaks of ``device``; replaced by the session to add a mark."""
+        """The script resets the peaks of ``device``; the session replaces this to add a mark."""
         self.before_reset(device, "script")
 
     def _on_oom(self, device: int, alloc: int, device_alloc: int, device_free: int) -> None:
@@ -269,6 +270,7 @@ class Positions:
     end: Reading | None
     base: Reading | None  # at the start of the recording
     notes: Notes
+    max_events: int
     index: tuple[list[int], ...] = ()
     first: tuple[int, ...] = (0, 0, 0)  # counters just before the oldest event that is left
     dropped: int = 0
@@ -291,7 +293,19 @@ class Positions:
                 "positions of marks are not known"
             )
             self.end = None
-        self.dropped = max(0, sum(lost))
+        elif len(self.trace) >= self.max_events:
+            self.dropped = sum(lost)
+            if self.dropped:
+                self.notes.add(
+                    f"the history's ring wrapped: its oldest {self.dropped} events are lost; "
+                    "raise --max-events"
+                )
+        elif sum(lost):
+            # Not seen by the history though it had room; positions counted from the end may hold.
+            self.notes.add(
+                f"the allocator counted {sum(lost)} more allocations and frees than its history "
+                "shows: positions of marks before that are not exact"
+            )
 
     def of(self, reading: Reading | None) -> int:
         """The event before which ``reading`` was taken; -1 where dropped or not to be had."""
@@ -311,29 +325,16 @@ class Positions:
         return position
 
 
-def strip_own_frames(snapshot: dict[str, Any]) -> None:
-    """Take memtrace's own frames (of its hooks) out of all stacks, in place."""
-    own: dict[int, bool] = {}
-
-    def strip(frames: list[dict[str, Any]]) -> None:
-        hit = False
-        for frame in frames:
-            key = id(frame)
-            known = own.get(key)
-            if known is None:
-                known = own[key] = str(frame.get("filename", "")).startswith(_OWN)
-            hit = hit or known
-        if hit:
-            frames[:] = [f for f in frames if not own[id(f)]]
-
+def stacks_of(snapshot: dict[str, Any]) -> Iterator[list[dict[str, Any]]]:
+    """All stacks of a snapshot: of events, segments and blocks."""
     for trace in snapshot["device_traces"]:
         for entry in trace:
             if "frames" in entry:
-                strip(entry["frames"])
+                yield entry["frames"]
     for segment in snapshot["segments"]:
         for holder in (segment, *segment["blocks"]):
             if "frames" in holder:
-                strip(holder["frames"])
+                yield holder["frames"]
 
 
 def device_rows(history: CudaHistory, snapshot: Snapshot, places: list[Positions]) -> list[Device]:
@@ -359,9 +360,7 @@ def device_rows(history: CudaHistory, snapshot: Snapshot, places: list[Positions
                 outside_bytes=outside,
                 start_events=0 if base is None else sum(base.counters),
                 dropped_events=place.dropped,
-                start_segments=[
-                    s for s in history.start_segments if s.get("device", 0) == number
-                ],
+                start_segments=[s for s in history.start_segments if s.get("device", 0) == number],
                 peaks=[
                     Peak(
                         device=number,

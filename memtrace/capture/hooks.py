@@ -2,8 +2,9 @@
 
 Nothing here may change what runs. In particular Dynamo must see what it would see without us: no
 function that it might trace or guard on is replaced while something is being compiled. Compiled
-callables are watched through the enter/exit hooks that Dynamo's own contexts have, Thunder's through
-the statistics that Thunder keeps, and ``Module.__call__`` is replaced only until a compiler appears.
+callables are watched through the enter/exit hooks that Dynamo's own contexts have, Thunder's
+through the statistics that Thunder keeps; ``Module.__call__`` is replaced only until a compiler
+appears.
 """
 
 from __future__ import annotations
@@ -72,7 +73,9 @@ class TorchHooks:
                 return
             # The outermost step of this thread; a nested one began nothing.
             phase = phases.current()
-            if phase in opened and phase.owner == (id(sys._getframe(1)), sys._getframe(1).f_code):
+            if phase is None or phase not in opened:
+                return
+            if phase.owner == (id(sys._getframe(1)), sys._getframe(1).f_code):
                 opened.remove(phase)
                 phases.end(phase, failed=False)
 
@@ -127,9 +130,7 @@ class TorchHooks:
         def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
             if getattr(local, "phase", None) is not None:
                 return call(self, *args, **kwargs)
-            phase = phases.begin(
-                "call", type(self).__name__, grad=bool(torch.is_grad_enabled())
-            )
+            phase = phases.begin("call", type(self).__name__, grad=bool(torch.is_grad_enabled()))
             if phase is not None and not session.inputs:
                 session.note_call(args, kwargs)
             try:

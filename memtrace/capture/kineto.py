@@ -13,7 +13,12 @@ from typing import Any
 def start(*, cuda: bool, stack: bool) -> None:
     """Start profiling this process. Raises RuntimeError if a profiler runs already."""
     import torch
-    from torch._C._profiler import ProfilerActivity, ProfilerConfig, ProfilerState, _ExperimentalConfig
+    from torch._C._profiler import (
+        ProfilerActivity,
+        ProfilerConfig,
+        ProfilerState,
+        _ExperimentalConfig,
+    )
 
     activities = {ProfilerActivity.CPU}
     if cuda and ProfilerActivity.CUDA in torch._C._autograd._supported_activities():
@@ -38,7 +43,7 @@ def start(*, cuda: bool, stack: bool) -> None:
 
 
 def stop() -> Any:
-    """Stop and return torch's _ProfilerResult: ``events()``, ``experimental_event_tree()``, ``save``."""
+    """Stop; returns torch's _ProfilerResult (``experimental_event_tree()``, ``save(path)``)."""
     import torch
 
     return torch._C._autograd._disable_profiler()

@@ -15,7 +15,7 @@ from memtrace.snapshot.format import Marks
 
 
 class Backend(Protocol):
-    """Where the allocations of a run come from: the CUDA allocator's history or the CPU profiler."""
+    """Where a run's allocations come from: the CUDA allocator's history or the CPU profiler."""
 
     def mark(self, number: int) -> None:
         """Remember the position of mark ``number``; called once for each, in order."""
@@ -52,7 +52,9 @@ class MarkLog:
                 self.backend.mark(number)
             return number
 
-    def columns(self, events: dict[int, list[int]], stats: dict[int, list[list[int]]], devices: int) -> Marks:
+    def columns(
+        self, events: dict[int, list[int]], stats: dict[int, list[list[int]]], devices: int
+    ) -> Marks:
         """The contract's columns; ``events`` and ``stats`` by mark number, absent ones unknown."""
         unknown = [-1] * devices
         return Marks(

@@ -1,8 +1,9 @@
-"""Changes to other people's objects that are all taken back, and hooks that can never hurt a script."""
+"""Changes to other people's objects, all taken back, and hooks that cannot hurt a script."""
 
 from __future__ import annotations
 
 import functools
+import os
 import traceback
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -24,8 +25,9 @@ class Notes:
 
     def failure(self, what: str, error: BaseException) -> None:
         """Note that a part of the recorder failed, with the innermost place of the failure."""
-        frames = traceback.extract_tb(error.__traceback__)
-        place = f" at {frames[-1].filename.rsplit('/', 1)[-1]}:{frames[-1].lineno}" if frames else ""
+        place = ""
+        for frame in traceback.extract_tb(error.__traceback__)[-1:]:
+            place = f" at {os.path.basename(frame.filename)}:{frame.lineno}"
         self.add(f"{what} failed: {type(error).__name__}: {error}{place}"[:500])
 
     def guard(self, what: str, function: F) -> F:

@@ -12,8 +12,11 @@ from typing import Any
 
 @dataclass(slots=True)
 class Phase:
-    """A phase in progress. ``owner`` is (id of a frame, its code) for phases ended by a hook that an
-    exception skips; None for those whose end is certain."""
+    """A phase in progress.
+
+    ``owner`` is (id of a frame, its code) where the phase is ended by a hook that an exception
+    skips; None where its end is certain.
+    """
 
     kind: str
     name: str
@@ -57,7 +60,8 @@ class Phases:
 
     def end(self, phase: Phase | None, *, failed: bool | None = None) -> None:
         """End what ``begin`` returned; by default it failed if a new exception is under way."""
-        if phase is None or getattr(self._local, "phase", None) is not phase:
+        current: Phase | None = getattr(self._local, "phase", None)
+        if phase is None or current is not phase:
             return
         if failed is None:
             failed = sys.exc_info()[1] is not phase.exception

@@ -70,22 +70,18 @@ def columns_of(
     )
     memory.sort(key=lambda row: row[4])
     inner = _innermost(ops, memory)
-    columns = list(zip(*ops, strict=True))
+    happened = [(*row, op) for row, op in zip(memory, inner, strict=True)]
     return Profile(
         iteration=iteration,
-        ops=ProfileOps(**dict(zip(_names(ProfileOps), map(list, columns), strict=True))),
-        kernels=ProfileKernels(**_transposed(_names(ProfileKernels), kernels)),
-        memory=ProfileMemory(
-            **_transposed(_names(ProfileMemory), [(*m, k) for m, k in zip(memory, inner, strict=True)])
-        ),
+        ops=_transposed(ProfileOps, ops),
+        kernels=_transposed(ProfileKernels, kernels),
+        memory=_transposed(ProfileMemory, happened),
     )
 
 
-def _names(kind: Any) -> list[str]:
-    return list(kind.__annotations__)
-
-
-def _transposed(names: list[str], rows: list[tuple[Any, ...]]) -> Any:
+def _transposed(kind: Any, rows: list[tuple[Any, ...]]) -> Any:
+    # The rows are made in the order of the contract's columns.
+    names = list(kind.__annotations__)
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
     return dict(zip(names, map(list, columns), strict=True))
 

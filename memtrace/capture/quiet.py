@@ -1,9 +1,9 @@
 """Silences the profiler's Python tracer while Python works for the compiler and not for the model.
 
-A compilation or a large import makes tens of millions of Python calls, 1.6 KB each once the profiler
-resolves them: with them a recording with stacks ends for lack of memory. CPython can suspend tracing
-for a thread (PyThreadState_EnterTracing, public since 3.11), while the profiler's operator and memory
-events go on.
+A compilation or a large import makes tens of millions of Python calls, 1.6 KB each once the
+profiler resolves them: with them a recording with stacks ends for lack of memory. CPython can
+suspend tracing for a thread (PyThreadState_EnterTracing, public since 3.11), while the profiler's
+operator and memory events go on.
 
 The profiler keeps a stack of calls and returns per thread, so as many returns must go unseen as
 calls: ``Quiet`` suspends and resumes at the same depth of the Python stack.
@@ -12,13 +12,14 @@ calls: ``Quiet`` suspends and resumes at the same depth of the Python stack.
 from __future__ import annotations
 
 import ctypes
-import importlib._bootstrap as _bootstrap  # type: ignore[import-not-found]
+import importlib
 import sys
 import threading
 from typing import Any
 
 from memtrace.capture.patches import Patches
 
+_bootstrap: Any = importlib._bootstrap
 # How much deeper than its caller the tracer is suspended, so that the one who resumes, whose own
 # depth differs by a little, can climb to the same depth.
 _MARGIN = 6

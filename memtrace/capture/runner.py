@@ -154,13 +154,13 @@ def _run(target: str, args: list[str], module: bool) -> Ending:
     try:
         if module:
             sys.path[0:1] = [os.getcwd()]
-            runpy.run_module(target, run_name="__main__", alter_sys=True)
+            _keep.append(runpy.run_module(target, run_name="__main__", alter_sys=True))
         elif os.path.isfile(target) and not _is_archive(target):
             # Absolute before the script may change directory, as Python has it since 3.9.
             sys.path[0:1] = [os.path.dirname(os.path.realpath(target))]
             _run_file(target)
         else:
-            runpy.run_path(target, run_name="__main__")
+            _keep.append(runpy.run_path(target, run_name="__main__"))
         _join_threads()
         return Ending()
     except SystemExit as end:

@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +30,22 @@ from memtrace.snapshot.format import TensorInfo
 _COMPILATIONS = {"DYNAMO", "LAZY_BACKWARD", "CUDAGRAPH_RECORDING", "THUNDER"}
 
 _current: Session | None = None
+
+
+_watching_forks = False
+
+
+def _watch_forks() -> None:
+    """Once per process: Python cannot take such a hook back, so it must not hold a recording."""
+    global _watching_forks
+
+    def in_child() -> None:
+        if _current is not None:
+            _current.leave_child()
+
+    if not _watching_forks:
+        _watching_forks = True
+        os.register_at_fork(after_in_child=in_child)
 
 
 def current() -> Session | None:
@@ -79,9 +96,8 @@ class Session:
         )
 
     def guard(self, what: str, function: Any) -> Any:
-        """``function`` with failures turned into notes, and nothing done in forked children."""
-        guarded = self.notes.guard(what, function)
-        return guarded
+        """``function`` with failures turned into notes."""
+        return self.notes.guard(what, function)
 
     # -- start ---------------------------------------------------------------------------------
 
@@ -92,7 +108,7 @@ class Session:
             raise RuntimeError("memtrace is recording already; end that recording first")
         _current = self
         self.late = "torch" in sys.modules
-        os.register_at_fork(after_in_child=self._in_child)
+        _watch_forks()
         self.marks.add("start")
         self._imports.install()
 
@@ -146,6 +162,8 @@ class Session:
         self._harvest()
 
     def _harvest(self) -> None:
+        if not self.thunder_hooks.pending:
+            return
         if self.cpu is not None:  # printing traces makes hundreds of thousands of calls
             self.cpu.quiet.mute()
         try:
@@ -245,11 +263,9 @@ class Session:
 
     # -- end -----------------------------------------------------------------------------------
 
-    def _in_child(self) -> None:
+    def leave_child(self) -> None:
         """In a forked child (a DataLoader's worker): record nothing, write nothing."""
         global _current
-        if not self.active:
-            return
         self.active = self.phases.active = False
         _current = None
         if self.history is not None:
@@ -272,7 +288,7 @@ class Session:
 
 
 def _choose_device() -> str:
-    """"cuda" if there is a GPU, found without initialising CUDA.
+    """ "cuda" if there is a GPU, found without initialising CUDA.
 
     torch.cuda.is_available() calls cuInit, after which CUDA_VISIBLE_DEVICES counts no more and a
     fork is poisoned. NVML does neither; where it is missing, the driver's device files tell.
@@ -288,7 +304,9 @@ def _choose_device() -> str:
     count = -1
     probe: Callable[[], int] | None = getattr(torch.cuda, "_device_count_nvml", None)
     if probe is not None:
-        count = probe()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a machine without a driver is no news here
+            count = probe()
     if count < 0:
         return "cuda" if glob.glob("/dev/nvidia[0-9]*") or torch.version.hip else "cpu"
     return "cuda" if count > 0 else "cpu"

@@ -77,21 +77,22 @@ class ThunderHooks:
 
     def _watch_stats(self, stats: Any) -> None:
         session, phases = self._session, self._session.phases
-        running: dict[int, Any] = {}
+        running: dict[int, list[Any]] = {}  # by CompileStats; a call can contain one of its own
 
         def called(cs: Any) -> None:
             phase = phases.begin("call", self._call_name(cs), grad=_grad_enabled())
-            if phase is not None:
-                running[id(cs)] = phase
-                frame = sys._getframe(2)  # update_call_statistics.wrapped: the caller's arguments
-                if not session.inputs and "args" in frame.f_code.co_varnames:
-                    found = frame.f_locals
-                    session.note_call(found.get("args", ()), found.get("kwargs", {}))
+            running.setdefault(id(cs), []).append(phase)
+            frame = _caller("wrapped")  # of update_call_statistics: it has the arguments
+            if phase is not None and frame is not None and not session.inputs:
+                found = frame.f_locals
+                session.note_call(found.get("args", ()), found.get("kwargs", {}))
 
         def returned(cs: Any) -> None:
-            phase = running.pop(id(cs), None)
-            if phase is not None:
-                phases.end(phase)
+            stack = running.get(id(cs))
+            if stack:
+                phases.end(stack.pop())
+                if not stack:
+                    del running[id(cs)]
 
         def missed(cs: Any) -> None:
             if not cs.__dict__.get("cache_misses"):
@@ -132,10 +133,13 @@ class ThunderHooks:
         if _REGION in filename:  # nobody else keeps it: the fusion has only the function
             self._traces[filename] = read_trace(trace, filename, "region")
 
+    @property
+    def pending(self) -> bool:
+        """Whether something was compiled that was not harvested yet."""
+        return bool(self._changed)
+
     def harvest(self) -> None:
-        """Turn what was compiled since the last time into ThunderModules. Cheap if nothing was."""
-        if not self._changed:
-            return
+        """Turn what was compiled since the last time into ThunderModules."""
         changed, self._changed = self._changed, []
         for reference in changed:
             stats = reference()
@@ -192,12 +196,23 @@ class ThunderHooks:
                 region = self._traces.get(filename)
                 if not isinstance(region, dict):
                     continue
-                found.append(ThunderTrace(**{**region, "phase": f"region:{name}"}))
+                named: Any = {**region, "phase": f"region:{name}"}
+                found.append(named)
         return found
 
     def _unique(self, name: str) -> str:
         self._names[name] = count = self._names.get(name, 0) + 1
         return name if count == 1 else f"{name}#{count}"
+
+
+def _caller(name: str) -> Any:
+    """The nearest frame of a function called ``name``, among the next few; None if none."""
+    frame: Any = sys._getframe(1)
+    for _ in range(6):
+        if frame is None or frame.f_code.co_name == name:
+            return frame
+        frame = frame.f_back
+    return None
 
 
 def _grad_enabled() -> bool:
@@ -232,7 +247,7 @@ def _executors(data: Any) -> list[str]:
 
 
 def filename_of(function: Any, depth: int = 8) -> str:
-    """'thunder.computation_25' for a function that Thunder made, through its wrappers; '' if none."""
+    """'thunder.computation_25' for a function Thunder made, through its wrappers; '' if none."""
     todo, seen = [(function, depth)], set()
     while todo:
         here, left = todo.pop()
@@ -330,12 +345,23 @@ def tensors(proxies: Any) -> list[TensorInfo]:
         found.append(
             TensorInfo(
                 name=str(proxy.name),
-                shape=[int(s) if isinstance(s, int) else int(getattr(s, "value", -1) or -1) for s in shape],
+                shape=[_length(s) for s in shape],
                 dtype=_dtype(dtype),
-                device=str(getattr(proxy.device, "device_str", lambda: proxy.device)()),
+                device=_device(proxy.device),
             )
         )
     return found
+
+
+def _length(size: Any) -> int:
+    # A NumberProxy under symbolic values; unknown lengths are -1.
+    value = size if isinstance(size, int) else getattr(size, "value", None)
+    return int(value) if isinstance(value, int) else -1
+
+
+def _device(device: Any) -> str:
+    text = getattr(device, "device_str", None)
+    return str(text() if callable(text) else device)
 
 
 def _dtype(dtype: Any) -> str:

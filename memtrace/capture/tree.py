@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from typing import Any
 
+from memtrace.capture.frames import kind_of
 
-
-_OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_HIDDEN = "<frozen importlib"
 MARK_PREFIX = "memtrace#"
 
 
@@ -35,7 +32,10 @@ class Tree:
             link = chain
             while link is not None:
                 (filename, line, name), link = link
-                if filename.startswith((_OWN, _HIDDEN)):
+                kind = kind_of(filename)
+                if kind == 2:
+                    break
+                if kind:
                     continue
                 key = (filename, line, name)
                 frame = self._frames.get(key)
@@ -62,7 +62,8 @@ def read_tree(result: Any, tree: Tree) -> None:
     """Add the allocations and marks of one session (torch's _ProfilerResult) to ``tree``.
 
     A call, Python or C, carries its caller's line. An operator written as ``a + b`` makes no call:
-    its allocation gets the line of the call before it in the same function, or the function's first.
+    its allocation gets the line of the call before it in the same function, or the function's
+    first.
     A free gets the line of the call before it: it lies between two calls.
 
     There are a thousand calls for every allocation, so stacks are worked out only where one is.
