@@ -39,11 +39,7 @@ def name_stack(frames: Sequence[Frame], sources: Sources) -> Naming | None:
         return None
     frame = frames[at]
     module, phase = _graph(frame.filename, sources)
-    statement = sources.statement(frame.filename, frame.line)
-    name = f"line{frame.line}"
-    if statement is not None:
-        kernel = _kernel(sources.source(frame.filename), statement)
-        name = kernel.callee.removesuffix(".run") or name
+    name = kernel_at(frames[at:], sources)[0] or f"line{frame.line}"
     line = next((_text(f) for f in frames[at + 1 :] if _is_model(f.filename)), "")
     symbol = Symbol("inductor", module, phase, name, "", line)
     where = f"{short_path(frame.filename)}:{frame.line}"
@@ -75,21 +71,21 @@ def _graph(filename: str, sources: Sources) -> tuple[str, str | None]:
     return f"graph {stem[:9]}", None
 
 
-def fused_nodes(frames: Sequence[Frame], sources: Sources) -> tuple[str, ...]:
-    """The operations, by the names of their results, that the kernel filling a buffer fuses.
+def kernel_at(frames: Sequence[Frame], sources: Sources) -> tuple[str, tuple[str, ...]]:
+    """The kernel that fills the buffer made at the innermost Inductor frame, and what it fuses.
 
-    In order of execution, as Inductor's comment above the kernel lists them.
+    That is the names of the operations' results in order of execution, as the comment above the
+    kernel's call lists them; C++ kernels have no such comment. ('', ()) where nothing is known.
     """
     frame = next((frame for frame in frames if is_output_file(frame.filename)), None)
     statement = sources.statement(frame.filename, frame.line) if frame else None
     if frame is None or statement is None:
-        return ()
+        return "", ()
     source = sources.source(frame.filename)
     kernel = _kernel(source, statement)
-    for number in range(kernel.line - 1, max(kernel.line - _COMMENT_ABOVE, statement.line) - 1, -1):
-        if number in source.nodes:
-            return source.nodes[number]
-    return ()
+    above = range(kernel.line - 1, max(kernel.line - _COMMENT_ABOVE, statement.line), -1)
+    fused = next((source.nodes[number] for number in above if number in source.nodes), ())
+    return kernel.callee.removesuffix(".run"), fused
 
 
 def _kernel(source: Source, statement: Statement) -> Statement:
@@ -101,7 +97,7 @@ def _kernel(source: Source, statement: Statement) -> Statement:
         later = source.statements.get(number)
         if later is None or not buffers.intersection(later.arguments):
             continue
-        if later.callee == "reinterpret_tensor":  # a view: its users fill the buffer
+        if later.callee in ("", "reinterpret_tensor"):  # another name or a view of it
             buffers.update(later.outputs)
             continue
         return later

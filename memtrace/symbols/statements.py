@@ -131,7 +131,7 @@ def _parse_line(number: int, line: str, origin: tuple[str, int] | None) -> State
         number,
         called["callee"] if called else "",
         outputs,
-        _names(called["rest"]) if called else (),
+        _names(called["rest"] if called else value.split(";", 1)[0]) if outputs or called else (),
         deletes,
         origin,
         code.strip(),

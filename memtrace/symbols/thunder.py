@@ -63,17 +63,18 @@ def _operation(frame: Frame, inner: Sequence[Frame], sources: Sources) -> tuple[
 
     ``frame`` is the innermost of the region's file: the one that Inductor adds from compile time,
     at the operation's line, or (always on the CPU) the one that ran, at the region's first line.
-    Then the comment on Inductor's kernel names what it fuses, and the last of that is taken.
+    Then the comment on Inductor's kernel names what it fuses, and the last of that is taken; a
+    kernel without a comment stands for itself.
     """
     source = sources.source(frame.filename)
     statement = source.statements.get(frame.line)
     if statement is None and not source.statements:
         return f"line{frame.line}", ""
     if statement is None or not statement.outputs:
-        fused = inductor.fused_nodes(inner, sources)
+        kernel, fused = inductor.kernel_at(inner, sources)
         statement = next((source.makers[n] for n in reversed(fused) if n in source.makers), None)
-    if statement is None or not statement.callee:
-        return "", ""
+        if statement is None:
+            return kernel, ""
     return statement.callee, sources.model_line(statement)
 
 
