@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+
+if TYPE_CHECKING:
+    from memtrace.capture.options import Outcome
 
 DEFAULT_MAX_EVENTS = 1_000_000
 
@@ -73,5 +76,46 @@ def record(
         max_events=max_events,
         check_driver=check_driver,
         force=force,
+        ended=_conclude,
     )
-    raise typer.Exit(outcome.exit_code)
+    _conclude(outcome)
+    raise typer.Exit(outcome.exit_code or (1 if outcome.error else 0))
+
+
+def _conclude(outcome: Outcome) -> None:
+    """Say on stderr where the capture is, its peak, and what to do next.
+
+    The peak is read back from the file: a capture that cannot be read is better noticed now.
+    """
+    for note in outcome.notes:
+        _say(f"note: {note}")
+    if outcome.path is None:
+        _say(outcome.error or "no capture was written")
+        return
+    from memtrace.analysis import open_subject
+    from memtrace.errors import MemtraceError
+    from memtrace.render.units import format_bytes, format_exact
+    from memtrace.snapshot import read
+    from memtrace.timeline import peak, position_in
+
+    try:
+        subject = open_subject(read(str(outcome.path)))
+    except MemtraceError as error:
+        _say(str(error))
+        return
+    _say(
+        f"{outcome.path}: {format_bytes(outcome.path.stat().st_size)}, "
+        f"{outcome.events:,} events, {outcome.iterations} iterations ({outcome.device})"
+    )
+    top = peak(subject.replay, subject.window, subject.replay.accounting)
+    _say(
+        f"peak {subject.replay.accounting} {format_exact(top.total)} in {subject.window.name}, "
+        f"at {position_in(subject.window, top.event)}"
+    )
+    _say(f"next: memtrace peak {outcome.path}, or memtrace diff {outcome.path} OTHER.pkl")
+
+
+def _say(text: str) -> None:
+    from memtrace.render.units import clean
+
+    typer.echo(f"memtrace: {clean(text)}", err=True)

@@ -33,6 +33,10 @@ class Phases:
                 del stack[len(stack) - 1 - stack[::-1].index(kind) :]
             bounds.append(max(moment, bounds[-1]))
             names.append(_PHASES[stack[-1]] if stack else None)
+        # What runs between the model's call and backward(), the loss mostly, is forward too.
+        for k in range(1, len(names) - 1):
+            if names[k] is None and names[k - 1 : k + 2 : 2] == ["forward", "backward"]:
+                names[k] = "forward"
         self._bounds = np.array(bounds, dtype=np.int64)
         self._names = names
 

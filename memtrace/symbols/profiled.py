@@ -43,10 +43,11 @@ class Operators:
         self._kinds: Sequence[str] = ops["kind"]
         self._sequence: Sequence[int] = ops["sequence"]
         self._parents = _nest(ops["thread"], ops["start_ns"], ops["duration_ns"])
+        # A backward operator names the thread of its forward (from 1); a forward one names none.
         self._forward_rows = {
             number: row
             for row, number in enumerate(ops["sequence"])
-            if number >= 0 and ops["forward_thread"][row] < 0
+            if number >= 0 and ops["forward_thread"][row] <= 0
         }
 
     def describe(self, row: int) -> Operator | None:
