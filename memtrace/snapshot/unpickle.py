@@ -50,10 +50,33 @@ _COUNTED = {
 }  # fmt: skip
 
 
+class _OneFrame:
+    """A pickle as a file in which one FRAME opcode announces all of it.
+
+    The C unpickler then takes the whole pickle at once, without a copy. From a file it would take
+    one frame at a time, and where an operand reaches over the end of a frame it drops what it has
+    of it: a crafted file would be read otherwise than it was walked.
+    """
+
+    def __init__(self, raw: bytes) -> None:
+        self._head = io.BytesIO(b"\x95" + len(raw).to_bytes(8, "little"))
+        self._raw = raw
+        self._pos = 0
+
+    def read(self, size: int, /) -> bytes:
+        if head := self._head.read(size):
+            return head
+        begin, self._pos = self._pos, self._pos + size
+        return self._raw[begin : self._pos]  # all of it is no copy
+
+    def readline(self) -> bytes:
+        return b""  # lines are found in what has been read
+
+
 class _PlainUnpickler(pickle.Unpickler):
     """The C unpickler without its two doors. Overriding methods costs nothing where none is hit."""
 
-    def __init__(self, stream: BinaryIO, path: str) -> None:
+    def __init__(self, stream: _OneFrame, path: str) -> None:
         super().__init__(stream)
         self._path = path
 
@@ -81,11 +104,9 @@ def load_plain(data: bytes | BinaryIO, path: str) -> Any:
         raw = data if isinstance(data, bytes) else data.read()
         with paused_gc():
             _walk(raw, path)
-            return _PlainUnpickler(io.BytesIO(raw), path).load()
+            return _PlainUnpickler(_OneFrame(raw), path).load()
     except MemtraceError:
         raise
-    except EOFError:
-        raise _truncated(path) from None
     except MemoryError:
         raise MemtraceError(
             f"{path}: too large for this machine's memory; use one with more"
@@ -123,8 +144,8 @@ def _walk(raw: bytes, path: str) -> None:
     pos = nestable = 0
     size = len(raw)
     while True:
-        found = harmless(raw, pos)
-        pos = found.end() if found else pos
+        if pos < size and (found := harmless(raw, pos)):
+            pos = found.end()
         if pos >= size:
             raise _truncated(path)
         op = raw[pos]
@@ -134,7 +155,7 @@ def _walk(raw: bytes, path: str) -> None:
             end = raw.find(b"\n", pos)
             if end < 0:
                 raise _truncated(path)
-            if op == 0x70 and int(raw[pos + 1 : end]) > pos:
+            if op == 0x70 and not 0 <= int(raw[pos + 1 : end]) <= pos:
                 raise _bomb(path)
             pos = end + 1
         elif op in _BARE:

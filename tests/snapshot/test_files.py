@@ -61,6 +61,8 @@ def test_existing_file_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "a.pkl"
     path.write_text("precious")
     assert "--force" in write_fault(path)
+    with pytest.raises(MemtraceError, match="--force"):
+        write_atomically(path, lambda stream: pytest.fail("wrote before looking"))
     assert path.read_text() == "precious"
     write_capture(path, capture(), force=True)
     assert read(path).meta == meta()

@@ -105,7 +105,7 @@ def peak_kib(path: Path) -> int:
     [
         BOMB,
         b"\x80\x04K\x00r\x00\x00\x00\x04.",  # 2**26 entries: 1 GB
-        b"K\x00p2147483647\n.",
+        b"K\x00p67108864\n.",
         b"\x80\x04\x8d\xff\xff\xff\xff\x00\x00\x00\x00",  # BINUNICODE8 of 4 GB
         b"\x80\x04\x8e\xff\xff\xff\xff\x00\x00\x00\x00",
         b"\x80\x05\x96\xff\xff\xff\xff\x00\x00\x00\x00",
@@ -117,7 +117,16 @@ def peak_kib(path: Path) -> int:
 )
 def test_small_file_great_memory(tmp_path: Path, program: bytes) -> None:
     path = written(tmp_path, program)
-    fault(path)
+    text = fault(path)
+    assert "out of all proportion" in text or "truncated" in text or "overflow" in text
+    assert peak_kib(path) < 200_000
+
+
+def test_frames_cannot_hide_an_operand(tmp_path: Path) -> None:
+    # Read frame by frame, the C unpickler drops the first half of an operand at a frame's end and
+    # takes 4 bytes after it: memo number 0x304e0000, where the bytes in order say 1.
+    path = written(tmp_path, b"\x80\x04\x95\x05" + bytes(7) + b"K\x00r\x01\x00" + b"\x00\x00N0.")
+    assert "holds 0" in fault(path)
     assert peak_kib(path) < 200_000
 
 
@@ -234,6 +243,15 @@ def test_truncation_anywhere(tmp_path: Path, protocol: int, wrap: str) -> None:
     for end in range(len(data)):
         path.write_bytes(data[:end])
         fault(path)
+
+
+def test_checksum_cut_off(tmp_path: Path) -> None:
+    # The pickle is whole, so only the frame can tell.
+    raw = pickle.dumps(snapshot())
+    data = zstandard.ZstdCompressor(write_checksum=True).compress(raw)
+    assert "truncated zstd" in fault(written(tmp_path, data[:-2]))
+    assert "truncated gzip" in fault(written(tmp_path, gzip.compress(raw)[:-2]))
+    assert "damaged gzip" in fault(written(tmp_path, gzip.compress(raw)[:-8] + bytes(8)))
 
 
 def test_every_byte_damaged(tmp_path: Path) -> None:

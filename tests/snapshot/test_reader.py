@@ -213,6 +213,16 @@ class TestOlderForms:
         recording = read(save(tmp_path, whole))
         assert (recording.settings, recording.annotations) == ({}, [])
 
+    @pytest.mark.parametrize(("total", "kind"), [(2 << 20, "small"), (20 << 20, "large")])
+    def test_pool_by_size(self, tmp_path: Path, total: int, kind: str) -> None:
+        one = segment(total=total)
+        del one["segment_type"]
+        assert read(save(tmp_path, [one])).segments[0].kind == kind
+
+    def test_one_empty_list_for_idle_devices(self, tmp_path: Path) -> None:
+        recording = read(save(tmp_path, snapshot(device_traces=[[]] * 8)))
+        assert [len(e) for e in recording.events] == [0] * 8
+
     def test_free_is_two_events(self, tmp_path: Path) -> None:
         trace = [event("alloc", 1, 10), event("free", 1, 10), event("alloc", 2, 20)]
         trace += [event("free", 2, 20, frames=FRAMES)]
