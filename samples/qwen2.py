@@ -1,4 +1,4 @@
-"""The workload of the report: a Qwen2.5-7B decoder compiled with Lightning Thunder, without a network.
+"""The report's workload: a Qwen2.5-7B decoder compiled with Lightning Thunder, no network needed.
 
     python samples/qwen2.py                                   # small, runs on a laptop
     python samples/qwen2.py --report --layers 4               # the report's shape, four layers
