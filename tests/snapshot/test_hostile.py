@@ -219,6 +219,13 @@ def test_shared_references_that_explode(tmp_path: Path) -> None:
     assert "repeats" in fault(save(tmp_path, wide))
 
 
+def test_depth_hidden_behind_shared_references(tmp_path: Path) -> None:
+    # Walked once each, no list is more than two levels below one that is known.
+    chain: list[Any] = []
+    ladder = [chain := [chain] for _ in range(1000)]
+    assert "too deep" in fault(save(tmp_path, capture(facts={"x": ladder})))
+
+
 def test_one_stack_for_a_million_events_is_fine(tmp_path: Path) -> None:
     trace = [event("alloc", frames=FRAMES * 1000)] * 100_000
     assert len(read(save(tmp_path, snapshot(device_traces=[trace]))).stacks.stacks) == 2
