@@ -16,6 +16,9 @@ Place = Callable[[int], str]
 _CHUNK = 4096  # lists at a time: small enough for the cache, large enough to be worth it
 _POINTER = np.dtype(object).itemsize
 
+# A Python frame without a line number: CPython's -1, which torch writes unsigned.
+_NO_LINE = (1 << 64) - 1
+
 
 class StackInterner:
     """Gives numbers to lists of frame dicts.
@@ -95,6 +98,9 @@ class StackInterner:
         for key in ("filename", "name"):
             if not is_text(frame.get(key)):
                 raise Fault.of(f"{place}.{key}", frame.get(key), "a string", key in frame)
-        line = integer(frame.get("line"), f"{place}.line", -(1 << 63), present="line" in frame)
+        line = frame.get("line")
+        if line == _NO_LINE:
+            line = -1
+        line = integer(line, f"{place}.line", -(1 << 63), present="line" in frame)
         value = Frame(frame["filename"], line, frame["name"])
         return self._frames.setdefault(value, len(self._frames))
