@@ -82,7 +82,7 @@ def reconciled(checks: list[Check]) -> bool | None:
 
 def _all_known(totals: Int64) -> bool:
     """Whether no moment is one that ``settle`` marks as unknown (-1)."""
-    return int(totals.min()) >= 0
+    return bool((totals >= 0).all())
 
 
 def _total(replay: Replay, name: str) -> Int64 | None:

@@ -65,7 +65,7 @@ def test_nothing_to_compare() -> None:
     source = capture()
     assert reconcile(source, replay(source)) == []
     assert reconciled([]) is None
-    dropped = capture(peaks=[figures(1)], dropped=3)
+    dropped = capture(peaks=[{**figures(1), "begin": -1}], dropped=3)
     assert reconciled(reconcile(dropped, replay(dropped))) is None
 
 
