@@ -21,11 +21,11 @@ from memtrace.capture.iterations import iterations_of
 from memtrace.capture.profile import read_profile
 from memtrace.capture.thunder import source_of
 from memtrace.capture.tree import MARK_PREFIX
-from memtrace.snapshot.format import FORMAT, Device, Meta, Profile
 
 if TYPE_CHECKING:
     from memtrace.capture.cpu import CpuRecorder
     from memtrace.capture.session import Session
+    from memtrace.snapshot.format import Device, Profile
 
 
 @dataclass(slots=True)
@@ -119,6 +119,8 @@ def _at(items: list[Any], index: int) -> Any:
 
 
 def _collect_cpu(session: Session, cpu: CpuRecorder) -> Collected:
+    from memtrace.snapshot.format import Device
+
     last = cpu.finish()
     # Our own marks are ordered with the allocations by the same clock.
     rows = sorted(cpu.tree.allocations, key=lambda row: row[:2])
@@ -185,6 +187,8 @@ def _fill_gaps(
 
 def build(session: Session, found: Collected, ending: Ending) -> dict[str, Any]:
     """The whole capture."""
+    from memtrace.snapshot.format import FORMAT, Meta
+
     entries = session.marks.entries
     iterations = iterations_of(entries, session.arrivals, session.profile.begin, ending.failed)
     profile = _profile(session, iterations)
@@ -200,6 +204,7 @@ def build(session: Session, found: Collected, ending: Ending) -> dict[str, Any]:
         marks=session.marks.columns(found.events, found.stats, len(found.devices)),
         iterations=iterations,
         profile=profile,
+        owners=session.owners,
         sources=_sources(session, found.snapshot),
         thunder=session.thunder_hooks.modules,
         fx=session.fx.nodes,

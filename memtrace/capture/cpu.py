@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import threading
 from typing import Any
 
@@ -40,6 +41,7 @@ class CpuRecorder:
         self.tree = Tree()
         self.start_events = 0
         self.running = False
+        self._at_fork: Any = None
         self.suspended = False  # a profiler of the script's own is at work
 
     def start(self, patches: Patches, *, late: bool) -> None:
@@ -138,18 +140,24 @@ class CpuRecorder:
             self._keep(result)
         return result
 
-    def abandon(self) -> None:
-        """In a forked child: stop collecting without the threads that a proper stop needs."""
-        import sys
+    def before_fork(self) -> None:
+        """Stop, so that the child does not go on recording; see rotate() for the ranges."""
+        if self.running and threading.get_ident() == self._thread and not self._open_ranges:
+            self._at_fork = self._end()
 
-        import torch
+    def after_fork(self) -> None:
+        """Go on in the parent."""
+        result, self._at_fork = self._at_fork, None
+        if result is not None:
+            self._begin()
+            self._keep(result)
 
+    def leave_child(self) -> None:
+        """In a forked child: nothing is recorded; what the parent collected is its own."""
         self.running = False
         self.quiet.active = False
+        self._at_fork = None
         sys.setprofile(None)
-        from torch._C._profiler import ProfilerActivity
-
-        torch._C._autograd._toggle_collection_dynamic(False, {ProfilerActivity.CPU})
 
     def _watch_ranges(self, patches: Patches, record_function: Any) -> None:
         recorder = self

@@ -7,9 +7,11 @@ import platform
 import subprocess
 import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from memtrace.snapshot.format import TensorInfo
+if TYPE_CHECKING:
+    from memtrace.snapshot.format import TensorInfo
+
 
 _TENSORS = 64  # of a call's arguments: enough to tell two calls apart
 
@@ -71,6 +73,8 @@ def allocator_conf() -> str:
 def describe_inputs(args: Iterable[Any], kwargs: dict[str, Any]) -> list[TensorInfo]:
     """The tensors among a call's arguments, by name or position; containers one level deep."""
     import torch
+
+    from memtrace.snapshot.format import TensorInfo
 
     found: list[TensorInfo] = []
 

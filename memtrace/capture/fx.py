@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import linecache
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from memtrace.snapshot.format import FxNode
+if TYPE_CHECKING:
+    from memtrace.snapshot.format import FxNode
+
 
 _PLACE = re.compile(r'File "([^"]+)", line (\d+)')
 _ASSIGNED = re.compile(r"^\s+(\w+)(?:\s*:[^=]+)?\s*=(?!=)")
@@ -37,6 +39,8 @@ class FxGraphs:
 
 
 def _read(graph: Any, source: str) -> list[FxNode]:
+    from memtrace.snapshot.format import FxNode
+
     lines: dict[str, int] = {}
     for number, text in enumerate(source.splitlines(), 1):
         match = _ASSIGNED.match(text)

@@ -9,22 +9,32 @@ buffer dropped the oldest events.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memtrace.capture.patches import Notes, Patches
-from memtrace.snapshot.format import STAT_FIELDS, Device, Peak
+
+if TYPE_CHECKING:
+    from memtrace.snapshot.format import Device
 
 # The counters, in the order they are kept, and the action each of them counts.
 _COUNTERS = (("allocation", "allocated"), ("allocation", "freed"), ("active", "freed"))
 _ACTIONS = {"alloc": 0, "free_requested": 1, "free_completed": 2}
-_FIELDS = tuple((name.split(".")[0], name.split(".")[1]) for name in STAT_FIELDS)
 # Snapshots taken while memory ran out, of scripts that catch it and go on: each copies the history.
 _MOST_OOM_SECONDS = 10.0
+
+
+@functools.cache
+def _fields() -> tuple[tuple[str, str], ...]:
+    # Not at import: the package brings numpy, and the script may still have to set its variables.
+    from memtrace.snapshot.format import STAT_FIELDS
+
+    return tuple((name.split(".")[0], name.split(".")[1]) for name in STAT_FIELDS)
 
 
 @dataclass(slots=True)
@@ -68,6 +78,7 @@ class CudaHistory:
     readings: dict[int, list[Reading | None]] = field(default_factory=dict)
     stretches: list[Stretch] = field(default_factory=list)
     failure: Snapshot | None = None  # of the last time memory ran out
+    on_script_reset: Callable[[int], None] | None = None
     _offsets: dict[int, list[int]] = field(default_factory=dict)
     _last_reset: dict[int, tuple[Reading, str]] = field(default_factory=dict)
     _record: Any = None
@@ -138,7 +149,7 @@ class CudaHistory:
         counters = tuple(
             int(raw[name]["all"][key]) + offset[k] for k, (name, key) in enumerate(_COUNTERS)
         )
-        stats = [int(raw[name]["all"][key]) for name, key in _FIELDS]
+        stats = [int(raw[name]["all"][key]) for name, key in _fields()]
         return Reading(counters, stats) if any(counters) or any(stats) else None
 
     # -- peaks ---------------------------------------------------------------------------------
@@ -225,7 +236,9 @@ class CudaHistory:
         patches.set(memory, "_record_memory_history", _record_memory_history)
 
     def script_resets(self, device: int) -> None:
-        """The script resets the peaks of ``device``; the session replaces this to add a mark."""
+        """The script itself is about to reset the peaks of ``device``."""
+        if self.on_script_reset is not None:
+            self.on_script_reset(device)
         self.before_reset(device, "script")
 
     def _on_oom(self, device: int, alloc: int, device_alloc: int, device_free: int) -> None:
@@ -340,6 +353,8 @@ def stacks_of(snapshot: dict[str, Any]) -> Iterator[list[dict[str, Any]]]:
 def device_rows(history: CudaHistory, snapshot: Snapshot, places: list[Positions]) -> list[Device]:
     """The contract's Device of every device that has a history."""
     import torch
+
+    from memtrace.snapshot.format import Device, Peak
 
     rows = []
     for number, place in enumerate(places):

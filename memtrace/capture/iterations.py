@@ -8,9 +8,12 @@ after its backward pass where nothing optimizes, or with every call where there 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from memtrace.capture.marks import Entry
-from memtrace.snapshot.format import Iteration
+
+if TYPE_CHECKING:
+    from memtrace.snapshot.format import Iteration
 
 PHASES = ("call", "backward", "optimizer")
 # Backward passes without a step after which an optimizer counts as there but not in use.
@@ -25,6 +28,7 @@ class Structure:
     open: bool = False
     seen: set[str] = field(default_factory=set)  # kinds of phases since the iteration began
     only_inference: bool = True  # so far in this iteration
+    evaluates: bool = False  # calls without gradients follow each other
     trained: bool = False  # a backward pass was seen at all
     called: bool = False  # a call was seen at all
     _idle: int = 0
@@ -59,8 +63,12 @@ class Structure:
         if kind == "call":
             if done or not self.trained:
                 return True
-            # Evaluation between training: each call without gradients after another such call.
-            return not grad and self.only_inference and self.seen == {"call"}
+            if not self.only_inference:
+                return False
+            # Evaluation between training: each call without gradients after another such call,
+            # and the training call after those. After a single one it may be a teacher's.
+            before, self.evaluates = self.evaluates, not grad
+            return not grad or before
         # A loop that calls nothing we watch: its backward passes are all there is to go by.
         return kind == "backward" and not self.called and done
 
@@ -82,7 +90,8 @@ def begins_of(entries: list[Entry]) -> tuple[list[int], int, str]:
         while len(begins) > 1 and not any(p > begins[-1] for p in phases or steps):
             end = begins.pop()
         return begins, _last_phase_end(entries, begins[-1]) if end is None else end, kind
-    structure = Structure(optimizes=any(e.kind == "optimizer" for e in entries))
+    kinds = {e.kind for e in entries}
+    structure = Structure(optimizes="optimizer" in kinds, trained="backward" in kinds)
     begins = [p for p in phases if structure.begins(entries[p].kind, entries[p].grad)]
     return begins, _last_phase_end(entries, begins[-1]) if begins else 0, "structure"
 
@@ -97,6 +106,8 @@ def iterations_of(
     ``profiled``: the mark at which the profiled iteration began. ``failed``: the script ended with
     an exception or a signal.
     """
+    from memtrace.snapshot.format import Iteration
+
     begins, last, rule = begins_of(entries)
     if not begins:
         return []

@@ -9,9 +9,10 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from memtrace.snapshot.format import Marks
+if TYPE_CHECKING:
+    from memtrace.snapshot.format import Marks
 
 
 class Backend(Protocol):
@@ -56,6 +57,8 @@ class MarkLog:
         self, events: dict[int, list[int]], stats: dict[int, list[list[int]]], devices: int
     ) -> Marks:
         """The contract's columns; ``events`` and ``stats`` by mark number, absent ones unknown."""
+        from memtrace.snapshot.format import Marks
+
         unknown = [-1] * devices
         return Marks(
             kind=[e.kind for e in self.entries],

@@ -25,7 +25,12 @@ class Phase:
 
 
 class Phases:
-    """Per thread at most one phase; whatever begins inside it belongs to it."""
+    """Per thread at most one phase; whatever begins inside it belongs to it.
+
+    A backward pass on a GPU runs on threads of autograd's engine: what these call (a compiled
+    region, a checkpointed module) belongs to the backward pass, so while one is in progress it
+    counts as the phase of every thread that has none of its own.
+    """
 
     def __init__(
         self,
@@ -35,16 +40,17 @@ class Phases:
         self._begin = begin
         self._end = end
         self._local = threading.local()
+        self._backward: Phase | None = None
         self.active = True
 
     def current(self) -> Phase | None:
-        """The phase in progress on this thread."""
+        """The phase in progress on this thread, or the backward pass that it may work for."""
         phase: Phase | None = getattr(self._local, "phase", None)
         if phase is not None and phase.owner is not None and not _on_stack(phase.owner):
             # An optimizer step that raised: its post hook never ran.
             self.end(phase, failed=True)
             return None
-        return phase
+        return phase or self._backward
 
     def begin(
         self, kind: str, name: str, *, grad: bool = True, owner: tuple[int, CodeType] | None = None
@@ -55,6 +61,8 @@ class Phases:
         phase = Phase(kind, name, owner, sys.exc_info()[1])
         # First, so that calls made while the boundary is worked on are not taken for the script's.
         self._local.phase = phase
+        if kind == "backward":
+            self._backward = phase
         self._begin(kind, name, grad)
         return phase
 
@@ -70,6 +78,8 @@ class Phases:
                 self._end(phase.kind, phase.name, failed)
         finally:
             self._local.phase = None
+            if self._backward is phase:
+                self._backward = None
 
 
 def _on_stack(owner: tuple[int, CodeType]) -> bool:

@@ -6,9 +6,11 @@ import json
 import os
 import tempfile
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from memtrace.snapshot.format import Profile, ProfileKernels, ProfileMemory, ProfileOps
+if TYPE_CHECKING:
+    from memtrace.snapshot.format import Profile
+
 
 _OPS = {"cpu_op", "user_annotation", "cuda_runtime", "cuda_driver"}
 _KERNELS = {"kernel", "gpu_memcpy", "gpu_memset"}
@@ -40,6 +42,8 @@ def columns_of(
     trace: dict[str, Any], iteration: int, begin_ns: int, end_ns: int, marker: str = "\0"
 ) -> Profile | None:
     """The columns of a parsed Chrome trace. ``marker``: prefix of our own ranges, left out."""
+    from memtrace.snapshot.format import Profile, ProfileKernels, ProfileMemory, ProfileOps
+
     base = int(trace.get("baseTimeNanoseconds", 0))
     ops: list[tuple[Any, ...]] = []
     kernels: list[tuple[Any, ...]] = []

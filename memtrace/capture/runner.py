@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
 import runpy
 import signal
@@ -37,6 +39,8 @@ class Recorder:
     def finish(self, ending: Ending) -> Outcome:
         """Stop, write, take back all changes. The second call returns the first one's outcome."""
         with self._lock:
+            if os.getpid() != self.session.pid:
+                return Outcome(exit_code=ending.code)
             if self._outcome is None:
                 # Ctrl-C while a capture is written would lose the run it was pressed to end.
                 with _uninterrupted():
@@ -50,7 +54,9 @@ class Recorder:
         path: Path | None = session.options.output
         capture: dict[str, Any] = {}
         try:
-            session.marks.add("end")
+            end = session.marks.add("end")
+            if session.device:  # torch was imported
+                session.find_owners(end)
             session.guard("reading what Thunder compiled", session.thunder_hooks.harvest)()
             session.phases.active = False
             found = collect(session, ending)
@@ -130,7 +136,22 @@ def record_script(
     recorder.watch_exit(ended)
     with _terminable():
         ending = _run(target, args, module)
+        if os.getpid() != session.pid:
+            _leave_child(ending)
         return recorder.finish(ending)
+
+
+def _leave_child(ending: Ending) -> None:
+    """End a forked child that ran the script to its end, as Python would end it.
+
+    But for the destructors of C++: the profiler's library waits there for a thread that the fork
+    left behind, for ever. (So does every process that used torch's profiler and forks.)
+    """
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit(ending.code)
 
 
 def _options(
@@ -156,7 +177,6 @@ def _run(target: str, args: list[str], module: bool) -> Ending:
             sys.path[0:1] = [os.getcwd()]
             _keep.append(runpy.run_module(target, run_name="__main__", alter_sys=True))
         elif os.path.isfile(target) and not _is_archive(target):
-            # Absolute before the script may change directory, as Python has it since 3.9.
             sys.path[0:1] = [os.path.dirname(os.path.realpath(target))]
             _run_file(target)
         else:
@@ -184,6 +204,8 @@ _keep: list[Any] = []
 
 
 def _run_file(target: str) -> None:
+    # Absolute, as Python has it since 3.9; sys.argv[0] stays as it was given.
+    target = os.path.abspath(target)
     main = types.ModuleType("__main__")
     main.__file__ = target
     main.__dict__["__builtins__"] = __builtins__

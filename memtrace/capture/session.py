@@ -8,7 +8,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memtrace.capture import fx
 from memtrace.capture.cpu import CpuRecorder
@@ -19,11 +19,14 @@ from memtrace.capture.imports import ImportHook
 from memtrace.capture.iterations import Structure
 from memtrace.capture.marks import MarkLog
 from memtrace.capture.options import Options
+from memtrace.capture.owners import find_owners
 from memtrace.capture.patches import Notes, Patches
 from memtrace.capture.phases import Phases
 from memtrace.capture.profiled import ProfiledIteration
 from memtrace.capture.thunder import ThunderHooks
-from memtrace.snapshot.format import TensorInfo
+
+if TYPE_CHECKING:
+    from memtrace.snapshot.format import Owner, TensorInfo
 
 # What Dynamo calls a compilation and makes an iteration unsteady. Autotuning of Triton kernels
 # happens in runs that are steady otherwise.
@@ -39,13 +42,21 @@ def _watch_forks() -> None:
     """Once per process: Python cannot take such a hook back, so it must not hold a recording."""
     global _watching_forks
 
+    def before() -> None:
+        if _current is not None and _current.cpu is not None:
+            _current.guard("stopping for a fork", _current.cpu.before_fork)()
+
+    def in_parent() -> None:
+        if _current is not None and _current.cpu is not None:
+            _current.guard("going on after a fork", _current.cpu.after_fork)()
+
     def in_child() -> None:
         if _current is not None:
             _current.leave_child()
 
     if not _watching_forks:
         _watching_forks = True
-        os.register_at_fork(after_in_child=in_child)
+        os.register_at_fork(before=before, after_in_parent=in_parent, after_in_child=in_child)
 
 
 def current() -> Session | None:
@@ -70,6 +81,7 @@ class Session:
             self.guard("a mark", self._phase_begins), self.guard("a mark", self._phase_ends)
         )
         self.inputs: list[TensorInfo] = []
+        self.owners: list[Owner] = []
         self.arrivals: dict[int, int] = {}
         self.device = ""  # "cuda" or "cpu", once torch is there
         self.late = False  # torch was in use before the recording
@@ -120,7 +132,7 @@ class Session:
             self.history = CudaHistory(
                 self.notes, self.options.stacks, self.options.max_events, self.pid
             )
-            self.history.script_resets = self._script_resets  # type: ignore[method-assign]
+            self.history.on_script_reset = self._script_resets
             self.history.install(self.patches)
             self.marks.backend = self.history
         else:
@@ -193,9 +205,16 @@ class Session:
 
     def _boundary(self) -> None:
         """Between iterations: the profiler starts or stops, the CPU recorder is emptied."""
+        unprofiled = self.profile.result is None
         self.profile.boundary()
+        if unprofiled and self.profile.result is not None:
+            self.find_owners(len(self.marks.entries))  # as of the mark that comes next
         if self.cpu is not None:
             self.cpu.rotate()
+
+    def find_owners(self, mark: int) -> None:
+        """Note what the program holds by name, as of a mark."""
+        self.owners += self.guard("reading parameters and gradients", find_owners)(mark) or []
 
     def _began(self, number: int, arrival: int) -> None:
         self.arrivals[number] = arrival
@@ -257,9 +276,7 @@ class Session:
         return not self._foreign and threading.current_thread() is threading.main_thread()
 
     def _script_resets(self, device: int) -> None:
-        if self.history is not None:
-            self.marks.add("peak_reset", name="script")
-            self.history.before_reset(device, "script")
+        self.marks.add("peak_reset", name="script")
 
     # -- end -----------------------------------------------------------------------------------
 
@@ -271,7 +288,7 @@ class Session:
         if self.history is not None:
             self.history.active = False
         if self.cpu is not None:
-            self.guard("leaving a child alone", self.cpu.abandon)()
+            self.cpu.leave_child()
 
     def release(self) -> None:
         """Undo everything that was changed in torch and thunder; the hooks do nothing any more."""

@@ -15,16 +15,16 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from memtrace.capture import fx
-from memtrace.snapshot.format import (
-    Operation,
-    TensorInfo,
-    ThunderModule,
-    ThunderSymbol,
-    ThunderTrace,
-)
 
 if TYPE_CHECKING:
     from memtrace.capture.session import Session
+    from memtrace.snapshot.format import (
+        Operation,
+        TensorInfo,
+        ThunderModule,
+        ThunderSymbol,
+        ThunderTrace,
+    )
 
 _REGION = "to_be_compiled"
 
@@ -158,6 +158,8 @@ class ThunderHooks:
         self._taken[stats] = len(entries)
 
     def _module(self, entry: Any, data: Any, root: str) -> ThunderModule:
+        from memtrace.snapshot.format import ThunderModule
+
         traces: list[ThunderTrace] = []
         for phase, function, passes in (
             ("prologue", entry.prologue_fn, entry.prologue_traces),
@@ -279,6 +281,8 @@ def read_trace(trace: Any, filename: str, phase: str) -> ThunderTrace:
     from thunder.core.pytree import tree_flatten
     from thunder.core.trace import tracectx
 
+    from memtrace.snapshot.format import ThunderSymbol, ThunderTrace
+
     lines = source_of(filename).splitlines()
     at = 0
     symbols: list[ThunderSymbol] = []
@@ -337,6 +341,8 @@ def _tensor_names(proxies: Any) -> list[str]:
 
 def tensors(proxies: Any) -> list[TensorInfo]:
     """The tensor proxies among ``proxies`` (nested ones flattened by the caller)."""
+    from memtrace.snapshot.format import TensorInfo
+
     found = []
     for proxy in proxies:
         shape, dtype = getattr(proxy, "shape", None), getattr(proxy, "dtype", None)
@@ -374,6 +380,8 @@ def _dtype(dtype: Any) -> str:
 
 
 def _operation(symbol: Any) -> Operation:
+    from memtrace.snapshot.format import Operation
+
     text = [t.strip() for t in symbol.python(indent=0, print_depth=1)]
     statement = next((t for t in text if t and not t.startswith("#")), "")
     name = re.search(r"(?:=\s*|^)([\w.]+)\(", statement)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +22,7 @@ class Tree:
 
     allocations: list[tuple[int, int, int, int, list[dict[str, Any]]]] = field(default_factory=list)
     marks: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _names: dict[str, str] = field(default_factory=dict)
     _stacks: dict[Any, list[dict[str, Any]]] = field(default_factory=dict)
     _frames: dict[tuple[str, int, str], dict[str, Any]] = field(default_factory=dict)
 
@@ -31,7 +33,10 @@ class Tree:
             found = []
             link = chain
             while link is not None:
-                (filename, line, name), link = link
+                (short, line, name), link = link
+                filename = self._names.get(short)
+                if filename is None:
+                    filename = self._names[short] = full_name(short)
                 kind = kind_of(filename)
                 if kind == 2:
                     break
@@ -44,6 +49,19 @@ class Tree:
                 found.append(frame)
             self._stacks[chain] = found
         return found
+
+
+def full_name(short: str) -> str:
+    """The file that the profiler names: it cuts off the folder of sys.path that a file lies in."""
+    if os.path.isabs(short) or short.startswith(("<", "thunder.")):
+        return short
+    from torch.profiler.python_tracer import _prefix_regex
+
+    for folder in _prefix_regex():  # the folders it cuts off, in its order
+        path = os.path.join(folder, short)
+        if os.path.exists(path):
+            return path
+    return short
 
 
 @dataclass(slots=True)
