@@ -181,6 +181,7 @@ def capture_meta(
         },
         "iterations": steps,
         "profile": None,
+        "owners": [],
         "sources": {},
         "thunder": [],
         "fx": {},

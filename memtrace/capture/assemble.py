@@ -204,7 +204,7 @@ def build(session: Session, found: Collected, ending: Ending) -> dict[str, Any]:
         marks=session.marks.columns(found.events, found.stats, len(found.devices)),
         iterations=iterations,
         profile=profile,
-        owners=session.owners,
+        owners=session.owners.rows,
         sources=_sources(session, found.snapshot),
         thunder=session.thunder_hooks.modules,
         fx=session.fx.nodes,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import platform
 import subprocess
 import sys
@@ -53,12 +54,25 @@ def cuda_facts() -> dict[str, Any]:
         "gpu_count": torch.cuda.device_count(),
         "capability": f"{properties.major}.{properties.minor}",
         "allocator_backend": str(torch.cuda.get_allocator_backend()),
+        "cublas_workspace_bytes": cublas_workspace(properties.major),
         "cudnn": int(torch.backends.cudnn.version() or 0),
         "tf32": bool(torch.backends.cuda.matmul.allow_tf32),
         "bf16_reduced_precision": bool(
             torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction
         ),
     }
+
+
+def cublas_workspace(major: int) -> int:
+    """Bytes of the workspace that torch gives each cuBLAS handle and stream, for good.
+
+    As parseChosenWorkspaceSize in ATen/cuda/CublasHandlePool.cpp: CUBLAS_WORKSPACE_CONFIG is pairs
+    ":KiB:count"; without it 32 MiB on compute capability 9 and 10, else about 8 MiB.
+    """
+    pairs = re.findall(r":(\d+):(\d+)", os.environ.get("CUBLAS_WORKSPACE_CONFIG", ""))
+    if pairs:
+        return sum(int(size) * 1024 * int(count) for size, count in pairs)
+    return 4096 * 8 * 1024 if major in (9, 10) else 4096 * 1024 * 2 + 16 * 1024 * 8
 
 
 def allocator_conf() -> str:

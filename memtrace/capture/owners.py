@@ -3,48 +3,71 @@
 One walk over Python's objects finds the modules and optimizers that are alive, whoever made them,
 so nothing has to be hooked or kept alive for it. It takes a tenth of a second and runs twice: at
 the end of the profiled iteration, while what the script holds is as in any iteration, and at the
-end of the recording.
+end of the recording. Gradients are often dropped by then: those of the parameters found are read
+again, which is quick, when the next backward pass ends.
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+import weakref
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from memtrace.snapshot.format import Owner
 
 
-def find_owners(mark: int) -> list[Owner]:
-    """The named tensors of all modules and optimizers alive, each storage under one name a kind."""
-    import torch
+class OwnerLog:
+    """The rows of the capture's ``owners``."""
 
-    objects = gc.get_objects()
-    modules = [o for o in objects if _is(o, torch.nn.Module)]
-    optimizers = [o for o in objects if _is(o, torch.optim.Optimizer)]
-    del objects
-    found: list[Owner] = []
-    names: dict[int, str] = {}
-    seen: set[tuple[str, int, int]] = set()
-    for root in _roots(modules):
-        for kind, name, tensor in _named(root):
-            if kind == "parameter":
-                names.setdefault(id(tensor), name)
-                if tensor.grad is not None:
-                    _add(found, seen, mark, "gradient", name, tensor.grad)
-            _add(found, seen, mark, kind, name, tensor)
-    for optimizer in optimizers:
-        for group in optimizer.param_groups:
-            for k, parameter in enumerate(group["params"]):
-                name = names.get(id(parameter), f"parameter {k}")
-                _add(found, seen, mark, "parameter", name, parameter)
-                if parameter.grad is not None:
-                    _add(found, seen, mark, "gradient", name, parameter.grad)
-                for key, value in optimizer.state.get(parameter, {}).items():
-                    if isinstance(value, torch.Tensor):
-                        _add(found, seen, mark, "optimizer", f"{name}:{key}", value)
-    return found
+    def __init__(self) -> None:
+        self.rows: list[Owner] = []
+        self._parameters: list[tuple[str, Any]] = []  # names and weak references
+        self._due = False
+
+    def look(self, mark: int) -> None:
+        """Note everything held by name, as of a mark."""
+        import torch
+
+        objects = gc.get_objects()
+        modules = [o for o in objects if _is(o, torch.nn.Module)]
+        optimizers = [o for o in objects if _is(o, torch.optim.Optimizer)]
+        del objects
+        add = _Rows(mark, self.rows).add
+        names: dict[int, str] = {}
+        parameters: dict[int, Any] = {}
+        for root in _roots(modules):
+            for name, parameter in root.named_parameters():
+                names.setdefault(id(parameter), name)
+                parameters[id(parameter)] = parameter
+                add("parameter", name, parameter)
+            for name, buffer in root.named_buffers():
+                add("buffer", name, buffer)
+        for optimizer in optimizers:
+            for group in optimizer.param_groups:
+                for k, parameter in enumerate(group["params"]):
+                    name = names.setdefault(id(parameter), f"parameter {k}")
+                    parameters[id(parameter)] = parameter
+                    add("parameter", name, parameter)
+                    for key, value in optimizer.state.get(parameter, {}).items():
+                        if isinstance(value, torch.Tensor):
+                            add("optimizer", f"{name}:{key}", value)
+        self._parameters = [(names[key], weakref.ref(p)) for key, p in parameters.items()]
+        self._gradients(mark)
+        self._due = True
+
+    def backward_ended(self, mark: int) -> None:
+        """Note the gradients, once after each ``look``."""
+        if self._due:
+            self._due = False
+            self._gradients(mark)
+
+    def _gradients(self, mark: int) -> None:
+        add = _Rows(mark, self.rows).add
+        for name, reference in self._parameters:
+            parameter = reference()
+            if parameter is not None and parameter.grad is not None:
+                add("gradient", name, parameter.grad)
 
 
 def _is(candidate: Any, kind: type) -> bool:
@@ -68,41 +91,35 @@ def _roots(modules: list[Any]) -> list[Any]:
     return sorted(roots, key=lambda m: -sum(1 for _ in m.modules()))
 
 
-def _named(root: Any) -> Iterator[tuple[str, str, Any]]:
-    for name, parameter in root.named_parameters():
-        yield "parameter", name, parameter
-    for name, buffer in root.named_buffers():
-        yield "buffer", name, buffer
+class _Rows:
+    """Adds rows of one mark, each storage once a kind."""
 
+    def __init__(self, mark: int, rows: list[Owner]) -> None:
+        self._mark = mark
+        self._rows = rows
+        self._seen: set[tuple[str, int, int]] = set()
 
-def _add(
-    found: list[Owner],
-    seen: set[tuple[str, int, int]],
-    mark: int,
-    kind: str,
-    name: str,
-    tensor: Any,
-) -> None:
-    from memtrace.snapshot.format import Owner
+    def add(self, kind: str, name: str, tensor: Any) -> None:
+        from memtrace.snapshot.format import Owner
 
-    try:
-        storage = tensor.untyped_storage()
-        address, size = int(storage.data_ptr()), int(storage.nbytes())
-    except Exception:  # a fake, lazy or wrapped tensor has no memory of its own
-        return
-    device = -1 if tensor.device.type == "cpu" else (tensor.device.index or 0)
-    if not size or not address or (kind, device, address) in seen:
-        return
-    seen.add((kind, device, address))
-    found.append(
-        Owner(
-            mark=mark,
-            kind=kind,
-            name=name,
-            device=device,
-            address=address,
-            bytes=size,
-            shape=[int(n) for n in tensor.shape],
-            dtype=str(tensor.dtype).removeprefix("torch."),
+        try:
+            storage = tensor.untyped_storage()
+            address, size = int(storage.data_ptr()), int(storage.nbytes())
+        except Exception:  # a fake, lazy or wrapped tensor has no memory of its own
+            return
+        device = -1 if tensor.device.type == "cpu" else (tensor.device.index or 0)
+        if not size or not address or (kind, device, address) in self._seen:
+            return
+        self._seen.add((kind, device, address))
+        self._rows.append(
+            Owner(
+                mark=self._mark,
+                kind=kind,
+                name=name,
+                device=device,
+                address=address,
+                bytes=size,
+                shape=[int(n) for n in tensor.shape],
+                dtype=str(tensor.dtype).removeprefix("torch."),
+            )
         )
-    )

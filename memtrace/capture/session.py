@@ -19,14 +19,14 @@ from memtrace.capture.imports import ImportHook
 from memtrace.capture.iterations import Structure
 from memtrace.capture.marks import MarkLog
 from memtrace.capture.options import Options
-from memtrace.capture.owners import find_owners
+from memtrace.capture.owners import OwnerLog
 from memtrace.capture.patches import Notes, Patches
 from memtrace.capture.phases import Phases
 from memtrace.capture.profiled import ProfiledIteration
 from memtrace.capture.thunder import ThunderHooks
 
 if TYPE_CHECKING:
-    from memtrace.snapshot.format import Owner, TensorInfo
+    from memtrace.snapshot.format import TensorInfo
 
 # What Dynamo calls a compilation and makes an iteration unsteady. Autotuning of Triton kernels
 # happens in runs that are steady otherwise.
@@ -81,7 +81,7 @@ class Session:
             self.guard("a mark", self._phase_begins), self.guard("a mark", self._phase_ends)
         )
         self.inputs: list[TensorInfo] = []
-        self.owners: list[Owner] = []
+        self.owners = OwnerLog()
         self.arrivals: dict[int, int] = {}
         self.device = ""  # "cuda" or "cpu", once torch is there
         self.late = False  # torch was in use before the recording
@@ -165,7 +165,9 @@ class Session:
             self._began(number, arrival)
 
     def _phase_ends(self, kind: str, name: str, failed: bool) -> None:
-        self.marks.add(kind, "end", name, failed=failed)
+        number = self.marks.add(kind, "end", name, failed=failed)
+        if kind == "backward":
+            self.guard("reading gradients", self.owners.backward_ended)(number)
         if self._thunder_open:  # it raised while compiling
             self.compilation("end", "THUNDER")
         if self.cpu is not None:
@@ -214,7 +216,7 @@ class Session:
 
     def find_owners(self, mark: int) -> None:
         """Note what the program holds by name, as of a mark."""
-        self.owners += self.guard("reading parameters and gradients", find_owners)(mark) or []
+        self.guard("reading what the program holds", self.owners.look)(mark)
 
     def _began(self, number: int, arrival: int) -> None:
         self.arrivals[number] = arrival

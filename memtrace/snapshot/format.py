@@ -164,6 +164,24 @@ class Profile(TypedDict):
     memory: ProfileMemory
 
 
+class Owner(TypedDict):
+    """A tensor that the program holds by name at a mark: what its allocation is, told by itself.
+
+    ``kind``: "parameter", "buffer", "gradient", "optimizer" (a state tensor of an optimizer).
+    ``name``: 'model.layers.0.mlp.up_proj.weight', for optimizer state with the state's name behind
+    a colon: 'lm_head.weight:exp_avg'. ``address`` and ``bytes`` are those of its storage.
+    """
+
+    mark: int
+    kind: str
+    name: str
+    device: int  # -1: host memory
+    address: int
+    bytes: int
+    shape: list[int]
+    dtype: str
+
+
 class Peak(TypedDict):
     """The driver's peaks over one stretch of one device's history, between two resets."""
 
@@ -206,6 +224,7 @@ class Meta(TypedDict):
     marks: Marks
     iterations: list[Iteration]
     profile: Profile | None
+    owners: list[Owner]  # as of the profiled iteration's end, and of the end of the recording
     sources: dict[str, str]  # file name → text: Thunder traces, Inductor output, FX graph code
     thunder: list[ThunderModule]
     fx: dict[str, list[FxNode]]  # '<eval_with_key>.12' → nodes

@@ -82,6 +82,7 @@ def check_meta(meta: Any, devices: int, path: str) -> int:
     devices = max(devices, _check_devices(meta["devices"]))
     _check_marks(meta["marks"], devices)
     _check_iterations(meta)
+    _check_owners(meta)
     if meta["profile"] is not None:
         _check_profile(meta["profile"], len(meta["iterations"]))
     return devices
@@ -146,6 +147,14 @@ def _check_iterations(meta: dict[str, Any]) -> None:
         place = f"memtrace.iterations[{k}]"
         _check_range([iteration["begin"]], 0, last, f"{place}.begin")
         _check_range([iteration["end"]], iteration["begin"], last, f"{place}.end")
+
+
+def _check_owners(meta: dict[str, Any]) -> None:
+    last = len(meta["marks"]["kind"]) - 1
+    for k, owner in enumerate(meta["owners"]):
+        place = f"memtrace.owners[{k}]"
+        _check_range([owner["mark"]], 0, last, f"{place}.mark")
+        _check_range([owner["address"], owner["bytes"]], 0, None, f"{place}.address or bytes")
 
 
 def _check_profile(profile: dict[str, Any], iterations: int) -> None:

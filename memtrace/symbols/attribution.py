@@ -2,7 +2,8 @@
 
 The evidence, strongest first: the innermost generated frame of the allocation's stack (Thunder's
 trace, Inductor's output), the profiler's operator for what autograd's C++ nodes allocated, the
-user's line for what PyTorch ran itself. What none of these names stays ``<unattributed>``.
+user's line for what PyTorch ran itself, and what the program held by name. What none of these
+names stays ``<unattributed>``.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ import numpy as np
 from memtrace.snapshot.columns import Frame, Int32, Recording
 from memtrace.symbols import eager, inductor, thunder
 from memtrace.symbols.alignment import align
+from memtrace.symbols.owners import find_owned, name_owned
 from memtrace.symbols.phases import Phases
 from memtrace.symbols.profiled import Operator, Operators, match_memory
 from memtrace.symbols.sources import Sources
-from memtrace.symbols.table import BEFORE, NOT_NAMED, Naming
+from memtrace.symbols.table import BEFORE, NOT_NAMED, WORKSPACE, Naming
 from memtrace.timeline import Lifetimes, Replay, find_windows
 
 
@@ -66,6 +68,10 @@ def attribute(recording: Recording, replay: Replay, *, operators: bool = True) -
     ]
     found = _find_operators(recording, replay, eager_rows)
     namer = _EagerNamer(recording, sources, found.line, operators)
+    owned = find_owned(recording, replay)
+    # On autograd's threads the first matrix product of a handle allocates it, and no iteration
+    # after that does: nothing but its size, and that it stays, tells of it.
+    workspace = (recording.meta or {"facts": {}})["facts"].get("cublas_workspace_bytes")
     table = _Interner()
     before, rows = table.row(BEFORE), []
     for k, (born, stack) in enumerate(
@@ -75,6 +81,11 @@ def attribute(recording: Recording, replay: Replay, *, operators: bool = True) -
             rows.append(before)
             continue
         naming = generated[stack] or namer.name(stack, passes[k], found.operators.get(k))
+        if naming is NOT_NAMED:
+            if k in owned:
+                naming = name_owned(owned[k])
+            elif lifetimes.requested[k] == workspace and lifetimes.freed[k] == replay.n_events:
+                naming = WORKSPACE
         if naming.symbol.phase is None and naming.symbol.compiler is not None:
             naming = replace(naming, symbol=replace(naming.symbol, phase=passes[k]))
         rows.append(table.row(naming))

@@ -56,6 +56,7 @@ class Naming:
 
 
 NOT_NAMED = Naming(Symbol(None, "", None, UNATTRIBUTED))
+WORKSPACE = Naming(Symbol("eager", "", None, "cuBLAS workspace"))
 BEFORE = Naming(Symbol(None, "", None, BEFORE_RECORDING))
 
 

@@ -146,6 +146,18 @@ def meta(**more: Any) -> dict[str, Any]:
                     "op": [0],
                 },
             },
+            "owners": [
+                {
+                    "mark": 1,
+                    "kind": "parameter",
+                    "name": "fc.weight",
+                    "device": 0,
+                    "address": 0x7F0000000000,
+                    "bytes": 500,
+                    "shape": [125],
+                    "dtype": "float32",
+                }
+            ],
             "sources": {"thunder.computation_3": "def computation(t1): ..."},
             "thunder": [module | {"fx_filename": "<eval_with_key>.12"}],
             "fx": {

@@ -90,6 +90,8 @@ WRONG: list[tuple[tuple[Any, ...], Any, str]] = [
     (("memtrace", "iterations", 0, "begin"), -1, "memtrace.iterations[0].begin is -1, not in 0"),
     (("memtrace", "iterations", 0, "end"), 2, "memtrace.iterations[0].end is 2, not in 0 … 1"),
     (("memtrace", "iterations", 0, "whole"), 1, "iterations[0].whole is an integer, not a bool"),
+    (("memtrace", "owners", 0, "mark"), 2, "memtrace.owners[0].mark is 2, not in 0 … 1"),
+    (("memtrace", "owners", 0, "bytes"), -5, "memtrace.owners[0].address or bytes is -5"),
     (("memtrace", "profile", "iteration"), 1, "memtrace.profile.iteration is 1, not in 0 … 0"),
     (("memtrace", "profile", "ops", "name"), [], "memtrace.profile.ops.kind has 1 entries"),
     (("memtrace", "profile", "memory", "op", 0), 1, "memtrace.profile.memory.op is 1, not in -1"),

@@ -129,3 +129,47 @@ def test_alive_before_the_recording():
 )
 def test_align(model, other, pairs):
     assert align(model, other) == pairs
+
+
+def capture(rows, **more):
+    meta = capture_meta(
+        marks=[("backward", "begin", 0), ("backward", "end", 100), ("end", "", 100)],
+        profile=None,
+        **more,
+    )
+    return recording(events(*rows), start=[], stacks=USER, meta=meta)
+
+
+def owner(kind, address, mark=1, **more):
+    row = {"mark": mark, "kind": kind, "name": "fc.weight", "device": 0, "address": address}
+    return row | {"bytes": 512, "shape": [128], "dtype": "float32"} | more
+
+
+def test_what_the_program_holds_by_name_is_named_by_it():
+    rows = [("alloc", 0x1000, 512), ("alloc", 0x2000, 512), ("alloc", 0x3000, 512, 0, 1)]
+    one = capture(
+        rows,
+        owners=[
+            owner("parameter", 0x1000),
+            owner("gradient", 0x1000),
+            owner("optimizer", 0x2000, device=1),
+            owner("gradient", 0x3000),
+        ],
+    )
+    assert [s.name for s in names(one)] == [
+        "AccumulateGrad",
+        UNATTRIBUTED,  # the owner's is another device
+        "torch.nn.modules.linear.forward",  # a stack says more
+    ]
+
+
+def test_an_owner_speaks_only_of_what_was_alive_at_its_mark():
+    rows = [("alloc", 0x1000, 512), ("free", 0x1000, 512), ("alloc", 0x1000, 512)]
+    one = capture(rows, owners=[owner("gradient", 0x1000, mark=2)])
+    assert [s.name for s in names(one)] == [UNATTRIBUTED, "AccumulateGrad"]
+
+
+def test_workspace_by_its_size_and_because_it_stays():
+    rows = [("alloc", 0x1000, 4096), ("alloc", 0x9000, 4096), ("free", 0x9000, 4096)]
+    one = capture(rows, facts={"cublas_workspace_bytes": 4096})
+    assert [s.name for s in names(one)] == ["cuBLAS workspace", UNATTRIBUTED]
