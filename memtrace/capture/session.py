@@ -167,21 +167,21 @@ class Session:
     def _phase_ends(self, kind: str, name: str, failed: bool) -> None:
         number = self.marks.add(kind, "end", name, failed=failed)
         if kind == "backward":
-            self.guard("reading gradients", self.owners.backward_ended)(number)
+            self._quietly("reading gradients", self.owners.backward_ended, number)
         if self._thunder_open:  # it raised while compiling
             self.compilation("end", "THUNDER")
         if self.cpu is not None:
             # One that raised while compiling leaves it muted.
             self.cpu.quiet.unmute(force=True)
-        self._harvest()
+        if self.thunder_hooks.pending:
+            self._quietly("reading what Thunder compiled", self.thunder_hooks.harvest)
 
-    def _harvest(self) -> None:
-        if not self.thunder_hooks.pending:
-            return
-        if self.cpu is not None:  # printing traces makes hundreds of thousands of calls
+    def _quietly(self, what: str, function: Callable[..., Any], *args: Any) -> None:
+        """Guarded, and unseen by the profiler: our own work can be a million calls, 1.6 KB each."""
+        if self.cpu is not None:
             self.cpu.quiet.mute()
         try:
-            self.thunder_hooks.harvest()
+            self.guard(what, function)(*args)
         finally:
             if self.cpu is not None:
                 self.cpu.quiet.unmute()
@@ -216,7 +216,7 @@ class Session:
 
     def find_owners(self, mark: int) -> None:
         """Note what the program holds by name, as of a mark."""
-        self.guard("reading what the program holds", self.owners.look)(mark)
+        self._quietly("reading what the program holds", self.owners.look, mark)
 
     def _began(self, number: int, arrival: int) -> None:
         self.arrivals[number] = arrival
