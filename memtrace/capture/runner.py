@@ -223,10 +223,19 @@ def _is_archive(target: str) -> bool:
 
 
 def _join_threads() -> None:
-    """Python waits for a program's threads before it ends; so do we before we look."""
+    """Python waits for a program's threads before it ends; so do we before we look.
+
+    Not for the workers of executors: those wait for work until the interpreter itself tells them
+    that it ends, which is after the capture.
+    """
+    workers: set[Any] = set()
+    for module, table in (("thread", "_threads_queues"), ("process", "_threads_wakeups")):
+        found = getattr(sys.modules.get(f"concurrent.futures.{module}"), table, None)
+        workers.update(found or ())
     for thread in threading.enumerate():
-        if thread is not threading.current_thread() and not thread.daemon:
-            thread.join()
+        if thread is threading.current_thread() or thread.daemon or thread in workers:
+            continue
+        thread.join()
 
 
 def _exit_ending(end: SystemExit) -> Ending:

@@ -293,6 +293,7 @@ def read_trace(trace: Any, filename: str, phase: str) -> ThunderTrace:
                 ThunderSymbol(
                     name=str(bound.sym.name),
                     line=line,
+                    origin=_origin(bound),
                     args=_tensor_names(bound.flat_proxy_args),
                     outputs=tensors(bound.flat_proxy_outs),
                     inside=[_operation(s) for s in bound.subsymbols] if bound.sym.is_fusion else [],
@@ -379,6 +380,13 @@ def _dtype(dtype: Any) -> str:
         return str(dtype)
 
 
+def _origin(symbol: Any) -> str:
+    """'<eval_with_key>.12:82' or '/home/me/model.py:17': the line that Thunder traced it from."""
+    filename = getattr(symbol, "source_filename", None)
+    line = getattr(getattr(symbol, "source_positions", None), "lineno", None)
+    return f"{filename}:{line}" if filename and line else ""
+
+
 def _operation(symbol: Any) -> Operation:
     from memtrace.snapshot.format import Operation
 
@@ -388,6 +396,7 @@ def _operation(symbol: Any) -> Operation:
     return Operation(
         text=statement,
         name=name.group(1) if name else str(symbol.sym.name),
+        origin=_origin(symbol),
         args=_tensor_names(symbol.flat_proxy_args),
         outputs=tensors(symbol.flat_proxy_outs),
     )

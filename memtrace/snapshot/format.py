@@ -72,6 +72,7 @@ class Operation(TypedDict):
 
     text: str  # as Thunder prints it: 't1286 = prims.transpose(t651, (0, 1, 3, 2))'
     name: str  # 'prims.transpose'
+    origin: str  # the traced line: '<eval_with_key>.12:82', '' where unknown
     args: list[str]  # names of tensor arguments
     outputs: list[TensorInfo]
 
@@ -81,6 +82,7 @@ class ThunderSymbol(TypedDict):
 
     name: str  # 'nvFusion0', 'torch_nll_loss_backward_impl', 'TorchCompile1', 'python_del'
     line: int  # line in the source of the trace, 0 where it could not be found
+    origin: str  # as Operation.origin; fusions have none of their own
     args: list[str]
     outputs: list[TensorInfo]
     inside: list[Operation]  # empty unless it is a fusion

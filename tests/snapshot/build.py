@@ -62,9 +62,15 @@ def tensor(name: str) -> dict[str, Any]:
 
 def meta(**more: Any) -> dict[str, Any]:
     """A capture's key with something in every part."""
-    operation = {"text": "t2 = prims.exp(t1)", "name": "prims.exp", "args": ["t1"]}
+    operation = {"text": "t2 = prims.exp(t1)", "name": "prims.exp", "origin": "", "args": ["t1"]}
     operation["outputs"] = [tensor("t2")]
-    symbol = {"name": "nvFusion0", "line": 3, "args": ["t1"], "outputs": [tensor("t2")]}
+    symbol = {
+        "name": "nvFusion0",
+        "line": 3,
+        "origin": "",
+        "args": ["t1"],
+        "outputs": [tensor("t2")],
+    }
     symbol["inside"] = [operation]
     trace = {"phase": "forward", "filename": "thunder.computation_3", "symbols": [symbol]}
     trace |= {"inputs": [tensor("t1")], "outputs": [tensor("t2")]}
