@@ -14,6 +14,8 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from memtrace.capture.unseen import skip_own_code
+
 if TYPE_CHECKING:
     from memtrace.capture.session import Session
 
@@ -166,6 +168,7 @@ class DynamoHooks:
         """After ``import torch._dynamo.eval_frame``."""
         from torch._dynamo import callback, eval_frame
 
+        skip_own_code()
         session = self._session
         context = eval_frame._TorchDynamoContext
         init = context.__init__
@@ -253,7 +256,8 @@ def _contexts() -> list[Any]:
 
 
 def _trigger(args: Any) -> str:
-    return str(getattr(getattr(args, "callback_trigger", None), "name", "DYNAMO"))
+    # Not an enum's .name: that is a Python function, which Dynamo would look at.
+    return str(getattr(getattr(args, "callback_trigger", None), "_name_", "DYNAMO"))
 
 
 def _wrapper_frame() -> Any:

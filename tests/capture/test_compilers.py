@@ -245,7 +245,7 @@ def test_thunder_regions_belong_to_their_module(tmp_path: Path) -> None:
     assert fusions
     regions = {t["phase"] for t in module["traces"] if t["phase"].startswith("region:")}
     assert regions == {f"region:{name}" for name in fusions}
-    inside = [s for t in module["traces"] for s in t["symbols"] if s["inside"]][0]["inside"]
+    inside = next(s for t in module["traces"] for s in t["symbols"] if s["inside"])["inside"]
     assert all(o["text"] and o["name"] and o["outputs"] for o in inside)
 
 
