@@ -303,6 +303,8 @@ def test_the_reports_script(tmp_path: Path, attention: str) -> None:
     # The frames of a steady iteration are lines of recorded sources.
     last = steady(done)[-1]
     found = thunder_frames(done, last["begin"], last["end"])
+    # Inside a region the frame is the function that was given to torch.compile, at its first line.
+    found = {(f, line) for f, line in found if not f.startswith("thunder.to_be_compiled")}
     assert {f.split("_")[0] for f, _ in found} == {"thunder.computation", "thunder.backward"}
     lines = {t: {s["line"] for s in q["symbols"]} for t, q in traces(done).items()}
     assert all(line in lines[filename] for filename, line in found)
