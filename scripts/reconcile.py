@@ -46,7 +46,7 @@ def check_recording(path: Path, every: bool) -> list[Row]:
 
 
 def _shorten(checks: list[Check], every: bool) -> list[Check]:
-    """Peaks as they are; of the totals at marks only those that disagree, and one that sums up."""
+    """Peaks as they are; of the figures at marks only those that disagree, and one that sums up."""
     if every:
         return checks
     peaks = [c for c in checks if " at mark " not in c.what]
@@ -54,7 +54,7 @@ def _shorten(checks: list[Check], every: bool) -> list[Check]:
     wrong = [c for c in marks if not c.agrees]
     if marks:
         agreed = len(marks) - len(wrong)
-        peaks.append(Check("totals at marks that agree", len(marks), agreed, -1, -1))
+        peaks.append(Check("totals and peaks at marks that agree", len(marks), agreed, -1, -1))
     return [*peaks, *wrong]
 
 

@@ -44,6 +44,8 @@ def plan(layers: int, small: bool) -> list[Run]:
     for model in ("gpt2", "vit"):
         sample = ["samples/train.py", model, *([] if small else ["--large"]), "--executors"]
         for name, executors in {**lists, "eager": "none"}.items():
+            if (model, name) == ("gpt2", "nvfuser"):
+                continue  # fails: Inductor asserts a stride that nvFuser does not keep
             runs.append((f"{model}-{name}", ["--check-driver"], [*sample, executors]))
     return sorted(runs, key=lambda run: "nvfuser" not in run[0])
 

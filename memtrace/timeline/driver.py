@@ -33,45 +33,79 @@ class Check(NamedTuple):
 def reconcile(recording: Recording, replay: Replay) -> list[Check]:
     """Every figure of the driver in the capture, next to the replayed one.
 
-    The driver's peaks over its stretches (Device.peaks), and its current totals at every mark
-    that has them. Empty for plain snapshots, which carry no figures of the driver.
+    The driver's peaks over its stretches (Device.peaks), and at every mark that has them its
+    current totals and its peaks since the last reset. Empty for plain snapshots, which carry no
+    figures of the driver.
     """
     moments = Moments(recording, replay)
+    device = device_meta(recording, replay.device) or {}
+    from_nothing = device.get("start_events") == 0 and replay.dropped <= 0
+    peaks = {name: _PeakSince(_total(replay, name), from_nothing) for name in _NAMES}
     checks = []
-    for entry in (device_meta(recording, replay.device) or {}).get("peaks") or []:
+    for entry in device.get("peaks") or []:
         begin, end = moments.at_event(entry["begin"]), moments.at_event(entry["end"])
         for name in _NAMES:
-            total = _total(replay, name)
-            replayed = None
-            if total is not None and begin is not None and end is not None and begin <= end:
-                stretch = total[begin : end + 1]
-                replayed = int(stretch.max()) if _all_known(stretch) else None
-            checks.append(
-                Check(
-                    f"{name} peak ({entry['why']})",
-                    int(entry[name]),
-                    replayed,
-                    -1 if begin is None else begin,
-                    -1 if end is None else end,
-                )
-            )
+            what = f"{name} peak ({entry['why']})"
+            checks.append(_compare(what, int(entry[name]), _total(replay, name), begin, end))
     for mark in moments.marks():
-        stats = moments.stats(mark)
         moment = moments.at_mark(mark)
-        for field, value in zip(STAT_FIELDS, stats, strict=False):
+        where = " ".join(x for x in (moments.kind(mark), moments.edge(mark)) if x)
+        reset = moments.kind(mark) == "peak_reset"
+        for stretch in peaks.values():
+            stretch.extend(moment, reset)
+        for field, value in zip(STAT_FIELDS, moments.stats(mark), strict=False):
             counter, _, which = field.partition(".")
             name = counter.removesuffix("_bytes")
-            # The peaks among the statistics reach back to the last reset: Device.peaks has them.
-            if which != "current":
-                continue
-            total = _total(replay, name)
-            replayed = None
-            if total is not None and moment is not None and _all_known(total[moment:][:1]):
-                replayed = int(total[moment])
-            at = -1 if moment is None else moment
-            label = " ".join(x for x in (moments.kind(mark), moments.edge(mark)) if x)
-            checks.append(Check(f"{name} at mark {mark} ({label})", value, replayed, at, at))
+            if which == "current":
+                what = f"{name} at mark {mark} ({where})"
+                checks.append(_compare(what, value, peaks[name].total, moment, moment))
+            elif not reset:
+                what = f"{name} peak at mark {mark} ({where})"
+                checks.append(peaks[name].check(what, value))
     return checks
+
+
+class _PeakSince:
+    """The replayed peak since the driver's statistics were last reset, mark by mark."""
+
+    def __init__(self, total: Int64 | None, from_nothing: bool) -> None:
+        self.total = total
+        # Known from the first event on where that is the first of all: no reset came before.
+        self._begin: int | None = 0 if from_nothing else None
+        self._end: int | None = self._begin
+        self._peak = -1
+
+    def extend(self, moment: int | None, reset: bool) -> None:
+        """Go on to a mark; from a reset, or after a mark that has no place, begin anew."""
+        if reset or moment is None or self._end is None or moment < self._end:
+            self._begin = self._end = moment if reset else None
+            self._peak = -1
+            return
+        if self.total is not None:
+            stretch = self.total[self._end : moment + 1]
+            known = _all_known(stretch) and (self._peak >= 0 or self._end == self._begin)
+            self._peak = max(self._peak, int(stretch.max())) if known else -1
+            if not known:
+                self._begin = None
+        self._end = moment
+
+    def check(self, what: str, driver: int) -> Check:
+        known = self._begin is not None and self._end is not None and self._peak >= 0
+        if not known or self._begin is None or self._end is None:
+            return Check(what, driver, None, -1, -1)
+        return Check(what, driver, self._peak, self._begin, self._end)
+
+
+def _compare(
+    what: str, driver: int, total: Int64 | None, begin: int | None, end: int | None
+) -> Check:
+    """The driver's figure against the greatest total between two moments, where both are known."""
+    replayed = None
+    if total is not None and begin is not None and end is not None and begin <= end:
+        stretch = total[begin : end + 1]
+        if _all_known(stretch):
+            replayed = int(stretch.max())
+    return Check(what, driver, replayed, -1 if begin is None else begin, -1 if end is None else end)
 
 
 def reconciled(checks: list[Check]) -> bool | None:

@@ -51,14 +51,36 @@ def test_one_byte_off_is_off() -> None:
     assert reconciled(reconcile(source, replay(source))) is False
 
 
+BLOCK, ASKED, TAKEN = 2 * MIB + 512, 2 * MIB + 1, 20 * MIB
+
+
+def at(*marks: tuple[str, int, tuple[int, ...]]) -> list[tuple[str, int | None, bool | None]]:
+    """(what, begin, whether it agrees) of the allocated figures at marks (kind, event, stats)."""
+    source = capture(marks=[(kind, "", event, "", list(stats)) for kind, event, stats in marks])
+    checks = [c for c in reconcile(source, replay(source)) if c.what.startswith("allocated")]
+    return [(c.what, c.begin, c.agrees) for c in checks]
+
+
 def test_figures_at_marks() -> None:
-    stats = [2 * MIB + 512, 0, 20 * MIB, 0, 2 * MIB + 1, 0]
-    source = capture(marks=[("step", "begin", 2, "", stats), ("step", "end", 4)])
-    checks = reconcile(source, replay(source))
-    assert [c.agrees for c in checks] == [True, True, True]
-    assert checks[0].what == "allocated at mark 0 (step begin)"
-    source = capture(marks=[("step", "begin", 3, "", stats)])
-    assert [c.agrees for c in reconcile(source, replay(source))] == [False, True, True]
+    inside = (BLOCK, BLOCK, TAKEN, TAKEN, ASKED, ASKED)
+    assert at(("step", 2, inside)) == [
+        ("allocated at mark 0 (step)", 2, True),
+        ("allocated peak at mark 0 (step)", 0, True),
+    ]
+    assert [row[2] for row in at(("step", 3, inside))] == [False, True]
+    assert [row[2] for row in at(("step", 2, (BLOCK, BLOCK + 1)))] == [True, False]
+
+
+def test_a_peak_at_a_mark_reaches_back_to_the_last_reset() -> None:
+    after = (0, 0, TAKEN, TAKEN, 0, 0)
+    rows = at(("step", 2, ()), ("peak_reset", 4, after), ("step", 4, after))
+    assert rows == [
+        ("allocated at mark 1 (peak_reset)", 4, True),
+        ("allocated at mark 2 (step)", 4, True),
+        ("allocated peak at mark 2 (step)", 4, True),
+    ]
+    # A mark that has no place may hide a reset: after it nothing is compared until the next.
+    assert at(("peak_reset", -1, ()), ("step", 4, after))[-1][2] is None
 
 
 def test_nothing_to_compare() -> None:
