@@ -7,6 +7,8 @@ neither the schedule nor the events as Python objects.
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 from typing import Any
 
 
@@ -36,7 +38,12 @@ def start(*, cuda: bool, stack: bool) -> None:
         config = ProfilerConfig(*arguments, "")
     except TypeError:  # before torch 2.6 there was no trace id
         config = ProfilerConfig(*arguments)
+    if cuda:
+        _keep_cupti_for_graphs()
     torch._C._autograd._prepare_profiler(config, activities)
+    if cuda:
+        # Inductor then names its graphs and Triton kernels for the profiler.
+        _announce("_run_on_profiler_start")
     torch._C._autograd._enable_profiler(config, activities)
     with contextlib.suppress(Exception):
         torch._C._autograd._add_metadata_json("profile_memory", "1")
@@ -46,7 +53,26 @@ def stop() -> Any:
     """Stop; returns torch's _ProfilerResult (``experimental_event_tree()``, ``save(path)``)."""
     import torch
 
-    return torch._C._autograd._disable_profiler()
+    try:
+        return torch._C._autograd._disable_profiler()
+    finally:
+        _announce("_run_on_profiler_stop")
+
+
+def _announce(name: str) -> None:
+    import torch
+
+    function = getattr(torch.autograd.profiler, name, None)
+    if function is not None:
+        function()
+
+
+def _keep_cupti_for_graphs() -> None:
+    """As torch.profiler does: CUDA graphs crash when CUPTI was torn down and comes back."""
+    inductor = sys.modules.get("torch._inductor.config")
+    if inductor is not None and inductor.triton.cudagraphs:
+        os.environ["DISABLE_CUPTI_LAZY_REINIT"] = "1"
+        os.environ["TEARDOWN_CUPTI"] = "0"
 
 
 def running() -> bool:
