@@ -18,6 +18,7 @@ from memtrace.timeline import (
     Replay,
     Window,
     choose_window,
+    driver_peak,
     find_windows,
     live,
     peak,
@@ -112,7 +113,7 @@ def report_peak(
         peak_allocated_bytes=(
             None if run.allocated is None else peak(run, window, "allocated").total
         ),
-        driver_peak_bytes=_driver_peak(checks, window, accounting),
+        driver_peak_bytes=driver_peak(checks, accounting, window.begin, window.end),
         window=window.name,
         event=top.event,
         position=position_in(window, top.event),
@@ -170,16 +171,6 @@ def _tensor_text(naming: Naming, size: int) -> str:
     """Which of a statement's tensors have this size: one, or an honest set."""
     fitting = dict.fromkeys(t.text for t in naming.tensors if t.bytes == size)
     return " | ".join(fitting)
-
-
-def _driver_peak(checks: list[Check], window: Window, accounting: Accounting) -> int | None:
-    """The driver's peak over exactly this window, None where it did not measure just that."""
-    for check in checks:
-        if (check.begin, check.end) == (window.begin, window.end) and check.what.startswith(
-            f"{accounting} peak"
-        ):
-            return check.driver
-    return None
 
 
 def _warnings(subject: Subject, checks: list[Check]) -> list[str]:

@@ -3,8 +3,8 @@
 Nothing here may change what runs. In particular Dynamo must see what it would see without us: no
 function that it might trace or guard on is replaced while something is being compiled. Compiled
 callables are watched through the enter/exit hooks that Dynamo's own contexts have, Thunder's
-through the statistics that Thunder keeps; ``Module.__call__`` is replaced only until a compiler
-appears.
+through the statistics that Thunder keeps; ``Module.__call__`` is replaced only until the script
+calls something compiled, and never while a compiler works.
 """
 
 from __future__ import annotations
@@ -20,13 +20,18 @@ if TYPE_CHECKING:
     from memtrace.capture.session import Session
 
 
+# Modules that are compiled programs: torch.compile's and thunder.jit's.
+_COMPILED = ("OptimizedModule", "ThunderModule")
+
+
 class TorchHooks:
     """Backward passes, optimizer steps, profiler steps, and modules while nothing is compiled."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._handles: list[Any] = []
-        self._module_class: Any = None
+        self._module_call: Any = None  # what stands in for Module.__call__, if anything
+        self._paused = 0
 
     def install(self) -> None:
         """After ``import torch``."""
@@ -132,6 +137,9 @@ class TorchHooks:
         def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
             if getattr(local, "phase", None) is not None:
                 return call(self, *args, **kwargs)
+            if type(self).__name__ in _COMPILED:
+                session.compiler_used()
+                return call(self, *args, **kwargs)
             phase = phases.begin("call", type(self).__name__, grad=bool(torch.is_grad_enabled()))
             if phase is not None and not session.inputs:
                 session.note_call(args, kwargs)
@@ -141,13 +149,30 @@ class TorchHooks:
                 phases.end(phase)
 
         session.patches.set(module, "__call__", __call__)
-        self._module_class = module
+        self._module_call = __call__
 
-    def compiler_appears(self) -> None:
-        """From now on only compiled calls count, and Module.__call__ must be torch's own."""
-        if self._module_class is not None:
-            self._session.patches.undo(self._module_class, "__call__")
-            self._module_class = None
+    def compiler_used(self) -> None:
+        """The script calls something compiled: only such calls count from now on."""
+        if self._module_call is not None:
+            import torch
+
+            self._module_call = None
+            self._session.patches.undo(torch.nn.Module, "__call__")
+
+    def pause(self, paused: bool) -> None:
+        """A compiler begins or ends to work: it must find Module.__call__ as torch has it.
+
+        So it does for a compiled helper that an eager model calls.
+        """
+        if self._module_call is None:
+            return
+        import torch
+
+        self._paused += 1 if paused else -1
+        if paused and self._paused == 1:
+            self._session.patches.undo(torch.nn.Module, "__call__")
+        elif not paused and self._paused == 0:
+            self._session.patches.set(torch.nn.Module, "__call__", self._module_call)
 
     def remove(self) -> None:
         """Take the hooks out of torch.optim."""
@@ -200,7 +225,6 @@ class DynamoHooks:
 
     def watch(self, context: Any) -> None:
         """Watch the calls that pass through one Dynamo context."""
-        self._session.compiler_appears()
         hook = self._entry(context)
         context.enter_exit_hooks.append(hook)
         self._added.append((context.enter_exit_hooks, hook))
@@ -215,6 +239,7 @@ class DynamoHooks:
         def enter() -> Callable[[], None]:
             if not phases.active or phases.current() is not None:
                 return nothing
+            session.compiler_used()
             import torch
 
             frame = _wrapper_frame()
@@ -237,6 +262,8 @@ class DynamoHooks:
         backend = eval_frame.innermost_backend(context.callback)
         name = getattr(backend, "compiler_name", None) or getattr(backend, "__name__", None)
         name = str(name or type(backend).__name__)
+        if name != "inductor":
+            name = f"torch.compile({name})"
         if "ThunderCompiler" not in name and name not in self.compilers:
             self.compilers.append(name)
 

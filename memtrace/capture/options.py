@@ -33,8 +33,8 @@ class Options:
             raise MemtraceError(f"device {self.device!r}: choose auto, cuda or cpu")
         if self.stacks not in ("python", "all"):
             raise MemtraceError(f"stacks {self.stacks!r}: choose python or all")
-        if self.max_events < 1000:
-            raise MemtraceError(f"max_events {self.max_events}: give at least 1000")
+        if self.max_events < 1:
+            raise MemtraceError(f"max_events {self.max_events}: give at least 1")
         path = self.output
         if path.is_dir():
             raise MemtraceError(f"{path}: is a directory; give the name of a file")

@@ -235,6 +235,7 @@ class Session:
                 return
             self._thunder_open = edge == "begin"
         self.profile.compiled = True
+        self.guard("a hook", self.torch_hooks.pause)(edge == "begin")
         if edge == "begin":
             self.marks.add("compile", edge, trigger.lower())
             if self.cpu is not None:
@@ -244,9 +245,9 @@ class Session:
                 self.cpu.quiet.unmute()
             self.marks.add("compile", edge, trigger.lower())
 
-    def compiler_appears(self) -> None:
-        """torch.compile or thunder.jit is used: eager module calls are no longer of interest."""
-        self.torch_hooks.compiler_appears()
+    def compiler_used(self) -> None:
+        """The script calls something compiled: eager module calls are no longer of interest."""
+        self.torch_hooks.compiler_used()
 
     def call_name(self) -> str:
         """Name of the outermost call in progress, '' if none."""

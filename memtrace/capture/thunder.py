@@ -55,7 +55,6 @@ class ThunderHooks:
         jit = thunder.jit
 
         def watched_jit(fn: Any, /, *args: Any, **kwargs: Any) -> Any:
-            session.compiler_appears()
             result = jit(fn, *args, **kwargs)
             session.guard("thunder.jit", self._remember)(result)
             return result
@@ -80,6 +79,8 @@ class ThunderHooks:
         running: dict[int, list[Any]] = {}  # by CompileStats; a call can contain one of its own
 
         def called(cs: Any) -> None:
+            if phases.current() is None:
+                session.compiler_used()
             phase = phases.begin("call", self._call_name(cs), grad=_grad_enabled())
             running.setdefault(id(cs), []).append(phase)
             frame = _caller("wrapped")  # of update_call_statistics: it has the arguments

@@ -1,6 +1,6 @@
 """Replays events: lifetimes, running totals, the allocator's blocks, windows and peaks."""
 
-from memtrace.timeline.driver import Check, reconcile, reconciled
+from memtrace.timeline.driver import Check, driver_peak, reconcile, reconciled
 from memtrace.timeline.lifetimes import Lifetimes
 from memtrace.timeline.profile import ProfileCheck, cross_check_profile
 from memtrace.timeline.replay import Accounting, Replay, live, replay, settle, sizes
@@ -27,6 +27,7 @@ __all__ = [
     "Window",
     "choose_window",
     "cross_check_profile",
+    "driver_peak",
     "find_windows",
     "live",
     "peak",

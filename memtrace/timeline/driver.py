@@ -108,6 +108,30 @@ def _compare(
     return Check(what, driver, replayed, -1 if begin is None else begin, -1 if end is None else end)
 
 
+def driver_peak(checks: list[Check], name: str, begin: int, end: int) -> int | None:
+    """The driver's own peak of ``name`` over just the moments from ``begin`` to ``end``.
+
+    One stretch that it measured, or several that follow one another; None where it measured none
+    such.
+    """
+    longest: dict[int, Check] = {}
+    for check in checks:
+        if check.what.startswith(f"{name} peak") and check.begin >= 0 and check.end <= end:
+            known = longest.get(check.begin)
+            if known is None or check.end > known.end:
+                longest[check.begin] = check
+    peak, moment = -1, begin
+    while moment in longest:
+        check = longest[moment]
+        peak = max(peak, check.driver)
+        if check.end == end:
+            return peak
+        if check.end == moment:
+            return None
+        moment = check.end
+    return None
+
+
 def reconciled(checks: list[Check]) -> bool | None:
     """Whether all figures that can be compared agree; None where none can."""
     results = [c.agrees for c in checks if c.agrees is not None]

@@ -153,7 +153,7 @@ with torch.no_grad():
     )
     done = record(tmp_path, script)
     assert done.kinds() == ["call"] * 4
-    assert done.meta["facts"]["compilers"] == ["eager"]
+    assert done.meta["facts"]["compilers"] == ["torch.compile(eager)"]
     assert [i["name"] for i in done.meta["facts"]["inputs"]] == ["0", "scale"]
     assert done.meta["facts"]["inputs"][0]["shape"] == [16, 32]
 
@@ -193,6 +193,27 @@ counters()
     done = record(tmp_path, script)
     assert done.out == bare(tmp_path, script)
     assert done.kinds() == ["call"] + ["call", "backward"] * 3
+
+
+def test_a_compiled_helper_inside_an_eager_model(tmp_path: Path) -> None:
+    script = (
+        MODEL
+        + COUNTERS
+        + """
+gelu = torch.compile(torch.nn.GELU(), backend="eager", fullgraph=True)
+unused = torch.compile(net)
+Block.forward = lambda self, x: x + self.down(gelu(self.up(x)))
+with torch.no_grad():
+    for _ in range(4):
+        print(net(x).sum().item())
+counters()
+"""
+    )
+    done = record(tmp_path, script)
+    assert done.out == bare(tmp_path, script)
+    assert done.kinds() == ["call"] * 4
+    assert set(done.meta["marks"]["name"]) == {"", "Net", "dynamo"}
+    assert [i["compiled"] for i in done.meta["iterations"]] == [True, False, False, False]
 
 
 THUNDER = (

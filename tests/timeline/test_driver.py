@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from memtrace.snapshot.columns import Recording
-from memtrace.timeline import cross_check_profile, reconcile, reconciled, replay
+from memtrace.timeline import (
+    Check,
+    cross_check_profile,
+    driver_peak,
+    reconcile,
+    reconciled,
+    replay,
+)
 from tests.builders import MIB, capture_meta, events, recording, segment
 
 A = 1 << 40
@@ -117,3 +124,16 @@ def test_block_sizes_of_the_profiler() -> None:
     bad = capture(**common, profile=profile((A, 3 * MIB)))
     assert cross_check_profile(bad, replay(bad)) == (1, 1, 0)
     assert cross_check_profile(capture(), replay(capture())) is None
+
+
+def test_the_drivers_peak_of_stretches_that_follow_one_another() -> None:
+    def measured(begin: int, end: int, driver: int) -> Check:
+        return Check("allocated peak (check)", driver, driver, begin, end)
+
+    checks = [measured(0, 4, 10), measured(0, 2, 7), measured(4, 9, 30), measured(12, 15, 99)]
+    assert driver_peak(checks, "allocated", 0, 9) == 30
+    assert driver_peak(checks, "allocated", 0, 4) == 10
+    assert driver_peak(checks, "allocated", 0, 2) == 7
+    assert driver_peak(checks, "allocated", 0, 15) is None
+    assert driver_peak(checks, "allocated", 1, 4) is None
+    assert driver_peak(checks, "requested", 0, 4) is None
