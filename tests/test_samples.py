@@ -1,4 +1,4 @@
-"""The shipped H200 captures: replay equals the driver, every byte has a name, the report's story."""
+"""The shipped H200 captures: replay equals the driver, every byte has a name, the story told."""
 
 from __future__ import annotations
 
