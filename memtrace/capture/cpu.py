@@ -42,6 +42,7 @@ class CpuRecorder:
         self.start_events = 0
         self.running = False
         self._at_fork: Any = None
+        self._muted_at_fork = 0
         self.suspended = False  # a profiler of the script's own is at work
 
     def start(self, patches: Patches, *, late: bool) -> None:
@@ -143,6 +144,7 @@ class CpuRecorder:
     def before_fork(self) -> None:
         """Stop, so that the child does not go on recording; see rotate() for the ranges."""
         if self.running and threading.get_ident() == self._thread and not self._open_ranges:
+            self._muted_at_fork = self.quiet.nested
             self._at_fork = self._end()
 
     def after_fork(self) -> None:
@@ -151,6 +153,8 @@ class CpuRecorder:
         if result is not None:
             self._begin()
             self._keep(result)
+            for _ in range(self._muted_at_fork):  # a compiler forks workers
+                self.quiet.mute()
 
     def leave_child(self) -> None:
         """In a forked child: nothing is recorded; what the parent collected is its own."""

@@ -76,8 +76,9 @@ class Quiet:
             self._climb(self._depth, False)
 
     @property
-    def muted(self) -> bool:
-        return self._nested > 0
+    def nested(self) -> int:
+        """How many mutes are in force."""
+        return self._nested
 
     def _climb(self, depth: int, enter: bool) -> None:
         if _depth() < depth:
