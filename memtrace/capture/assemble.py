@@ -10,16 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from memtrace.capture import facts as about
 from memtrace.capture.frames import strip
-from memtrace.capture.history import (
-    CudaHistory,
-    Positions,
-    Snapshot,
-    device_rows,
-    stacks_of,
-)
+from memtrace.capture.history import CudaHistory, Snapshot
 from memtrace.capture.iterations import iterations_of
+from memtrace.capture.positions import Positions, device_rows, stacks_of
 from memtrace.capture.profile import read_profile
-from memtrace.capture.thunder import source_of
+from memtrace.capture.thunder_traces import source_of
 from memtrace.capture.tree import MARK_PREFIX
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ import atexit
 import contextlib
 import os
 import runpy
-import signal
 import sys
 import threading
 import traceback
@@ -18,14 +17,14 @@ from typing import Any
 from memtrace.capture.assemble import Collected, Ending, build, collect
 from memtrace.capture.options import Options, Outcome
 from memtrace.capture.session import Session
+from memtrace.capture.signals import (
+    INTERRUPTED,
+    TERMINATED,
+    Terminated,
+    terminable,
+    uninterrupted,
+)
 from memtrace.errors import MemtraceError
-
-_TERMINATED = 128 + signal.SIGTERM
-_INTERRUPTED = 128 + signal.SIGINT
-
-
-class _Terminated(BaseException):
-    """SIGTERM arrived. Not an Exception: a script that catches those must not swallow it."""
 
 
 class Recorder:
@@ -43,7 +42,7 @@ class Recorder:
                 return Outcome(exit_code=ending.code)
             if self._outcome is None:
                 # Ctrl-C while a capture is written would lose the run it was pressed to end.
-                with _uninterrupted():
+                with uninterrupted():
                     self._outcome = self._finish(ending)
             return self._outcome
 
@@ -134,7 +133,7 @@ def record_script(
     recorder = Recorder(session)
     session.start()
     recorder.watch_exit(ended)
-    with _terminable():
+    with terminable():
         ending = _run(target, args, module)
         if os.getpid() != session.pid:
             _leave_child(ending)
@@ -187,9 +186,9 @@ def _run(target: str, args: list[str], module: bool) -> Ending:
         return _exit_ending(end)
     except KeyboardInterrupt as end:
         _print_exception(end)
-        return Ending("interrupt", _INTERRUPTED, "KeyboardInterrupt")
-    except _Terminated:
-        return Ending("interrupt", _TERMINATED, "SIGTERM")
+        return Ending("interrupt", INTERRUPTED, "KeyboardInterrupt")
+    except Terminated:
+        return Ending("interrupt", TERMINATED, "SIGTERM")
     except BaseException as end:
         _print_exception(end)
         text = f"{type(end).__name__}: {end}"
@@ -275,43 +274,3 @@ def _print_exception(error: BaseException) -> None:
     except Exception:
         traceback.print_exception(type(error), error, where)
     sys.stderr.flush()
-
-
-class _terminable:
-    """SIGTERM raises in the main thread, if nobody else has asked for the signal."""
-
-    def __enter__(self) -> None:
-        self._before: Any = None
-        if threading.current_thread() is not threading.main_thread():
-            return
-        if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
-            self._before = signal.SIG_DFL
-            pid = os.getpid()
-
-            def terminate(number: int, frame: Any) -> None:
-                if os.getpid() != pid:  # a forked child dies of it as it always did
-                    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-                    os.kill(os.getpid(), signal.SIGTERM)
-                    return
-                raise _Terminated
-
-            signal.signal(signal.SIGTERM, terminate)
-
-    def __exit__(self, *exception: object) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGTERM, self._before)
-
-
-class _uninterrupted:
-    """Ctrl-C and SIGTERM wait until the capture is written; then they are forgotten."""
-
-    def __enter__(self) -> None:
-        self._before: dict[int, Any] = {}
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, signal.SIG_IGN)
-
-    def __exit__(self, *exception: object) -> None:
-        for number, handler in self._before.items():
-            if handler is not None:
-                signal.signal(number, handler)

@@ -6,15 +6,16 @@ import os
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from memtrace.capture import fx
 from memtrace.capture.cpu import CpuRecorder
+from memtrace.capture.devices import choose_device
+from memtrace.capture.dynamo import DynamoHooks
 from memtrace.capture.facts import describe_inputs
 from memtrace.capture.history import CudaHistory
-from memtrace.capture.hooks import DynamoHooks, TorchHooks
+from memtrace.capture.hooks import TorchHooks
 from memtrace.capture.imports import ImportHook
 from memtrace.capture.iterations import Structure
 from memtrace.capture.marks import MarkLog
@@ -127,7 +128,7 @@ class Session:
     def _torch_imported(self) -> None:
         self.device = self.options.device
         if self.device == "auto":
-            self.device = _choose_device()
+            self.device = choose_device()
         if self.device == "cuda":
             self.history = CudaHistory(
                 self.notes, self.options.stacks, self.options.max_events, self.pid
@@ -305,28 +306,3 @@ class Session:
             self.patches.undo,
         ):
             self.guard("taking back a change", undo)()
-
-
-def _choose_device() -> str:
-    """ "cuda" if there is a GPU, found without initialising CUDA.
-
-    torch.cuda.is_available() calls cuInit, after which CUDA_VISIBLE_DEVICES counts no more and a
-    fork is poisoned. NVML does neither; where it is missing, the driver's device files tell.
-    """
-    import glob
-
-    import torch
-
-    if not torch.backends.cuda.is_built():
-        return "cpu"
-    if os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1"):
-        return "cpu"
-    count = -1
-    probe: Callable[[], int] | None = getattr(torch.cuda, "_device_count_nvml", None)
-    if probe is not None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a machine without a driver is no news here
-            count = probe()
-    if count < 0:
-        return "cuda" if glob.glob("/dev/nvidia[0-9]*") or torch.version.hip else "cpu"
-    return "cuda" if count > 0 else "cpu"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from memtrace.capture.history import Positions, Reading
+from memtrace.capture.history import Reading
 from memtrace.capture.patches import Notes
+from memtrace.capture.positions import Positions
 
 COUNTER = {"alloc": 0, "free_requested": 1, "free_completed": 2}
 

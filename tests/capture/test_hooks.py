@@ -17,7 +17,7 @@ from memtrace.capture.imports import ImportHook
 from memtrace.capture.options import Options
 from memtrace.capture.patches import Notes, Patches
 from memtrace.capture.phases import Phases
-from memtrace.capture.thunder import filename_of
+from memtrace.capture.thunder_traces import filename_of
 from memtrace.errors import MemtraceError
 
 
