@@ -18,8 +18,9 @@ from memtrace.symbols import eager, inductor, thunder
 from memtrace.symbols.alignment import align
 from memtrace.symbols.owners import find_owned, name_owned
 from memtrace.symbols.phases import Phases
-from memtrace.symbols.profiled import Operator, Operators, match_memory
+from memtrace.symbols.profiled import Operators, match_memory
 from memtrace.symbols.sources import Sources
+from memtrace.symbols.stacks import Operator, Stacks
 from memtrace.symbols.table import BEFORE, NOT_NAMED, WORKSPACE, Naming
 from memtrace.timeline import Lifetimes, Replay, find_windows
 
@@ -56,9 +57,10 @@ def attribute(recording: Recording, replay: Replay, *, operators: bool = True) -
     """
     lifetimes = replay.lifetimes
     sources = Sources(recording.meta)
+    stacks = Stacks(recording.stacks)
     phases = Phases(recording, replay)
     passes = phases.at(lifetimes.born)
-    generated = _name_generated(recording, lifetimes, sources)
+    generated = _name_generated(lifetimes, stacks, sources)
     eager_rows = [
         k
         for k, (born, stack) in enumerate(
@@ -66,11 +68,10 @@ def attribute(recording: Recording, replay: Replay, *, operators: bool = True) -
         )
         if born >= 0 and generated[stack] is None
     ]
-    found = _find_operators(recording, replay, eager_rows)
-    namer = _EagerNamer(recording, sources, found.line, operators)
+    found = _find_operators(recording, replay, stacks, eager_rows)
+    namer = _EagerNamer(stacks, sources, found.line, operators)
     owned = find_owned(recording, replay)
-    # On autograd's threads the first matrix product of a handle allocates it, and no iteration
-    # after that does: nothing but its size, and that it stays, tells of it.
+    # The first matrix product of a cuBLAS handle allocates it, for good.
     workspace = (recording.meta or {"facts": {}})["facts"].get("cublas_workspace_bytes")
     table = _Interner()
     before, rows = table.row(BEFORE), []
@@ -81,24 +82,37 @@ def attribute(recording: Recording, replay: Replay, *, operators: bool = True) -
             rows.append(before)
             continue
         naming = generated[stack] or namer.name(stack, passes[k], found.operators.get(k))
-        if naming is NOT_NAMED:
-            if k in owned:
-                naming = name_owned(owned[k])
-            elif lifetimes.requested[k] == workspace and lifetimes.freed[k] == replay.n_events:
-                naming = WORKSPACE
-        if naming.symbol.phase is None and naming.symbol.compiler is not None:
+        if naming is NOT_NAMED and k in owned:
+            naming = name_owned(owned[k])
+        elif k not in owned and lifetimes.requested[k] == workspace and _stays(replay, k):
+            naming = WORKSPACE if _cannot_be(naming, workspace) else naming
+        if naming.symbol.phase is None and naming.symbol.compiler and naming is not WORKSPACE:
             naming = replace(naming, symbol=replace(naming.symbol, phase=passes[k]))
         rows.append(table.row(naming))
     return Attribution(table.items, np.array(rows, dtype=np.int32))
 
 
+def _stays(replay: Replay, lifetime: int) -> bool:
+    return bool(replay.lifetimes.freed[lifetime] == replay.n_events)
+
+
+def _cannot_be(naming: Naming, size: int) -> bool:
+    """Whether an allocation of this size is nothing that its statement makes.
+
+    A frameless one that no operator names, or one of a statement whose tensors are all known.
+    """
+    if naming is NOT_NAMED:
+        return True
+    return bool(naming.tensors) and all(t.bytes not in (size, -1) for t in naming.tensors)
+
+
 def _name_generated(
-    recording: Recording, lifetimes: Lifetimes, sources: Sources
+    lifetimes: Lifetimes, stacks: Stacks, sources: Sources
 ) -> dict[int, Naming | None]:
     """The naming of each stack in use that ran generated code, None for the others."""
     names: dict[int, Naming | None] = {}
     for stack in np.unique(lifetimes.stack).tolist():
-        frames = recording.stacks.at(stack)
+        frames = stacks.python(stack)
         names[stack] = thunder.name_stack(frames, sources) or inductor.name_stack(frames, sources)
     return names
 
@@ -108,12 +122,12 @@ class _EagerNamer:
 
     def __init__(
         self,
-        recording: Recording,
+        stacks: Stacks,
         sources: Sources,
         forward_line: Callable[[int], Sequence[Frame]],
         operators: bool,
     ) -> None:
-        self._stacks = recording.stacks
+        self._stacks = stacks
         self._sources = sources
         self._forward_frames = forward_line
         self._operators = operators
@@ -126,7 +140,10 @@ class _EagerNamer:
         return self._known[key]
 
     def _make(self, stack: int, phase: str | None, operator: Operator | None) -> Naming:
-        frames = self._stacks.at(stack)
+        frames = self._stacks.python(stack)
+        if self._stacks.workspace(stack):
+            return WORKSPACE
+        operator = operator or self._stacks.native(stack)
         if eager.is_engine(frames):
             if operator is None:
                 return (
@@ -144,7 +161,9 @@ class _Found:
     line: Callable[[int], Sequence[Frame]]  # frames of an allocation within a forward operator
 
 
-def _find_operators(recording: Recording, replay: Replay, eager_rows: list[int]) -> _Found:
+def _find_operators(
+    recording: Recording, replay: Replay, stacks: Stacks, eager_rows: list[int]
+) -> _Found:
     """The operator of each eager lifetime, seen in one iteration and carried to the others."""
     profile = recording.meta.get("profile") if recording.meta else None
     windows = [w for w in find_windows(recording, replay) if w.kind == "iteration"]
@@ -167,7 +186,7 @@ def _find_operators(recording: Recording, replay: Replay, eager_rows: list[int])
     keys = list(
         zip(
             lifetimes.requested[eager].tolist(),
-            _line_keys(recording, lifetimes, eager),
+            _line_keys(stacks, lifetimes, eager),
             strict=True,
         )
     )
@@ -180,15 +199,15 @@ def _find_operators(recording: Recording, replay: Replay, eager_rows: list[int])
         for a, b in align([keys[i] for i in model], [keys[i] for i in other]):
             if (operator := named.get(eager_rows[model[a]])) is not None:
                 found[eager_rows[other[b]]] = operator
-    stacks = _forward_stacks(operators, matched, lifetimes)
-    return _Found(found, lambda row: recording.stacks.at(stacks[row]) if row in stacks else ())
+    forward = _forward_stacks(operators, matched, lifetimes)
+    return _Found(found, lambda row: stacks.python(forward[row]) if row in forward else ())
 
 
-def _line_keys(recording: Recording, lifetimes: Lifetimes, rows: np.ndarray) -> list[int]:
+def _line_keys(stacks: Stacks, lifetimes: Lifetimes, rows: np.ndarray) -> list[int]:
     """A key for each lifetime's stack that leaves out how the iteration was called."""
     keys: dict[tuple[Frame, ...], int] = {}
     by_stack = {
-        stack: keys.setdefault(tuple(recording.stacks.at(stack)[:2]), len(keys))
+        stack: keys.setdefault(tuple(stacks.python(stack)[:2]), len(keys))
         for stack in np.unique(lifetimes.stack[rows]).tolist()
     }
     return [by_stack[stack] for stack in lifetimes.stack[rows].tolist()]
@@ -198,10 +217,10 @@ def _forward_stacks(
     operators: Operators, matched: dict[int, int], lifetimes: Lifetimes
 ) -> dict[int, int]:
     """For each operator around an allocation with a stack, that stack (the model's line)."""
-    stacks: dict[int, int] = {}
+    forward: dict[int, int] = {}
     for k, row in matched.items():
         stack = int(lifetimes.stack[k])
         while stack and row >= 0:
-            stacks.setdefault(row, stack)
+            forward.setdefault(row, stack)
             row = operators.parent(row)
-    return stacks
+    return forward

@@ -10,26 +10,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from memtrace.snapshot.columns import Int64, UInt64
+from memtrace.symbols.stacks import Operator
 
 # What autograd's engine puts around a node; the node's own name follows inside.
 _ENGINE = "autograd::engine::evaluate_function: "
 _NODE_SUFFIXES = ("Backward", "AccumulateGrad")
-
-
-@dataclass(frozen=True, slots=True)
-class Operator:
-    """``name``: the outermost operator or the autograd node ('aten::linear', 'MmBackward0');
-    ``operation``: the operator within a node ('aten::mm'), '' otherwise;
-    ``forward``: row of the forward operator that the node belongs to, -1 where not known.
-    """
-
-    name: str
-    operation: str
-    forward: int
 
 
 class Operators:
@@ -64,7 +52,7 @@ class Operators:
                 inner = [self._names[k] for k in chain[:position] if self._names[k] != name]
                 forward = self._forward_rows.get(self._sequence[at], -1)
                 return Operator(name, inner[-1] if inner else "", forward)
-        return Operator(self._names[chain[-1]], "", -1) if chain else None
+        return Operator(self._names[chain[-1]], "") if chain else None
 
     def parent(self, row: int) -> int:
         """The row directly around ``row``, -1 where there is none."""
