@@ -68,7 +68,7 @@ def test_replay_equals_the_driver(
     assert recording.meta["facts"]["notes"] == []
     subject = open_subject(recording, "all")
     checks = reconcile(recording, subject.replay)
-    assert [c.what for c in checks if c.what.startswith("allocated peak")] == [
+    assert [c.what for c in checks if c.what.startswith("allocated peak (")] == [
         f"allocated peak ({why})" for why in peaks
     ]
     assert reconciled(checks) is True
