@@ -1,60 +1,99 @@
 """torch.cuda as far as the recorder asks it, over the tests' model of the caching allocator.
 
 Lets the whole CUDA path of the recorder run where there is no GPU: history, counters, peaks,
-positions of marks, the snapshot. ``install`` changes torch in this process; run it in one of its
-own.
+positions of marks, running out of memory, the snapshot. ``install`` changes torch in this process;
+run it in one of its own.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 
+from memtrace.capture import hooks
 from tests.timeline.allocator_model import Model
 
-GIB = 1 << 30
+TOTAL = 139 << 30
+OUTSIDE = 300 << 20  # in use on the device by others than the allocator
 
 
 class FakeDriver:
-    """One device. ``malloc`` and ``free`` are what a program does; the rest is what torch says."""
+    """One device. ``alloc``, ``free`` and ``run_out`` are what a program does to it.
+
+    The rest is what torch says and does.
+    """
 
     def __init__(self) -> None:
         self.model = Model()
+        self.initialized = False
+        self.lazy: list[Callable[[], Any]] = []
         self.recording_from: int | None = None  # event at which history was switched on
-        self.reset_at = 0  # event of the last reset of the peaks
+        self.peaks_from = 0  # event of the last reset of the peaks
+        self.counted_from = 0  # event of the last reset of the counters
+        self.resets = 0  # of the peaks
         self.calls: list[dict[str, Any]] = []
-        self.lazy: list[Any] = []
+        self.observers: list[Callable[[int, int, int, int], Any]] = []
 
-    def malloc(self, size: int) -> int:
-        while self.lazy:  # torch runs queued calls when CUDA is initialised
+    @property
+    def recording(self) -> bool:
+        return self.recording_from is not None
+
+    @property
+    def unused(self) -> int:
+        return TOTAL - OUTSIDE - self.model.reserved[-1]
+
+    def initialize(self) -> None:
+        self.initialized = True
+        while self.lazy:
             self.lazy.pop(0)()
+
+    def call_lazily(self, function: Callable[[], Any], **options: Any) -> None:
+        """Calls at once where CUDA is in use, else when it is initialised."""
+        self.lazy.append(function)
+        if self.initialized:
+            self.initialize()
+
+    def alloc(self, size: int) -> int:
+        self.initialize()
         return self.model.malloc(size)
 
     def free(self, address: int) -> None:
         self.model.free(address)
 
+    def run_out(self, size: int) -> None:
+        self.initialize()
+        self.model.note("oom", self.unused, size, 0)
+        for observer in self.observers:
+            observer(0, size, TOTAL, self.unused)
+        raise torch.OutOfMemoryError("CUDA out of memory (fake)")
+
     def stats(self, device: int = 0) -> dict[str, Any]:
-        model, counts = self.model, [event[0] for event in self.model.events]
+        model = self.model
+        counted = [event[0] for event in model.events[self.counted_from :]]
 
         def total(column: list[int]) -> dict[str, Any]:
-            peak = max(column[self.reset_at :])
-            return {"all": {"current": column[-1], "peak": peak, "allocated": 0, "freed": 0}}
+            return {"all": {"current": column[-1], "peak": max(column[self.peaks_from :])}}
 
-        def count(kind: str, freed: str) -> dict[str, Any]:
-            return {"all": {"allocated": counts.count(kind), "freed": counts.count(freed)}}
+        def count(freed: str) -> dict[str, Any]:
+            return {"all": {"allocated": counted.count("alloc"), "freed": counted.count(freed)}}
 
         return {
-            "allocation": count("alloc", "free_requested"),
-            "active": count("alloc", "free_completed"),
+            "allocation": count("free_requested"),
+            "active": count("free_completed"),
             "allocated_bytes": total(model.allocated),
             "requested_bytes": total(model.requested),
             "reserved_bytes": total(model.reserved),
         }
 
-    def reset(self, device: int = 0) -> None:
-        self.reset_at = len(self.model.events)
+    def reset_peaks(self, device: int = 0) -> None:
+        self.resets += 1
+        self.peaks_from = len(self.model.events)
+
+    def reset_counters(self, device: int = 0) -> None:
+        self.counted_from = len(self.model.events)
 
     def record(
         self,
@@ -69,14 +108,37 @@ class FakeDriver:
         skip_actions: Any = None,
     ) -> None:
         self.calls.append({"enabled": enabled, "stacks": stacks, "max_entries": max_entries})
-        self.recording_from = None if enabled is None else len(self.model.events)
+        if enabled is None:
+            self.recording_from = None
+        elif self.recording_from is None or clear_history:
+            self.recording_from = len(self.model.events)
+
+    def record_without_annotations(
+        self,
+        enabled: str | None = "all",
+        context: str | None = "all",
+        stacks: str = "all",
+        max_entries: int = 1 << 62,
+        device: Any = None,
+        clear_history: bool = False,
+    ) -> None:
+        """``record`` as an older torch has it."""
+        self.record(enabled, context, stacks, max_entries, device, clear_history)
 
     def snapshot(self) -> dict[str, Any]:
-        first = self.recording_from if self.recording_from is not None else 0
-        trace = [
-            {"action": a, "addr": addr, "size": size, "stream": 0, "time_us": 1 + k, "frames": []}
-            for k, (a, addr, size, _) in enumerate(self.model.events[first:])
+        # Frames are shared between stacks. The outer one is the recorder's, as under its hooks.
+        frames = [
+            {"filename": "model.py", "line": 1, "name": "forward"},
+            {"filename": hooks.__file__, "line": 1, "name": "hook"},
         ]
+        events = [] if self.recording_from is None else self.model.events[self.recording_from :]
+        trace = [
+            {
+                "action": action, "addr": address, "size": size, "stream": stream,
+                "time_us": 1 + k, "frames": list(frames),
+            }
+            for k, (action, address, size, stream) in enumerate(events)
+        ]  # fmt: skip
         segments = [
             {
                 "device": 0, "address": s.address, "total_size": s.total_size, "stream": 0,
@@ -102,26 +164,27 @@ class FakeDriver:
 
     def install(self) -> None:
         """Puts this driver into torch."""
+        cuda: Any = torch.cuda
+        core: Any = torch._C
+        cuda.init = self.initialize
+        cuda.is_initialized = lambda: self.initialized
+        cuda._lazy_call = self.call_lazily
+        cuda.device_count = lambda: 1
+        cuda.current_device = lambda: 0
+        cuda.synchronize = lambda device=None: None
+        cuda.get_allocator_backend = lambda: "native"
+        cuda.mem_get_info = lambda device=None: (self.unused, TOTAL)
+        properties = SimpleNamespace(name="Fake", total_memory=TOTAL, major=9, minor=0)
+        cuda.get_device_properties = lambda device=None: properties
+        cuda.memory._record_memory_history = self.record
+        cuda.memory._snapshot = self.snapshot
+        for module in (cuda._utils, cuda.memory):
+            module._get_device_index = lambda device, optional=False: device or 0
+        core._cuda_hasPrimaryContext = lambda device: self.initialized
+        core._cuda_memoryStats = self.stats
+        core._cuda_resetPeakMemoryStats = self.reset_peaks
+        core._cuda_resetAccumulatedMemoryStats = self.reset_counters
+        core._cuda_attach_out_of_memory_observer = self.observers.append
 
-        def reset_peak_memory_stats(device: Any = None) -> None:
-            self.reset()
 
-        torch.cuda.device_count = lambda: 1
-        torch.cuda.is_initialized = lambda: not self.lazy
-        torch.cuda.synchronize = lambda *a: None
-        torch.cuda.current_device = lambda: 0
-        torch.cuda._lazy_call = lambda function, **k: self.lazy.append(function)
-        torch.cuda.mem_get_info = lambda d=0: (100 * GIB, 139 * GIB)
-        properties = SimpleNamespace(name="Fake", total_memory=139 * GIB, major=9, minor=0)
-        torch.cuda.get_device_properties = lambda d=0: properties
-        torch.cuda.get_device_name = lambda d=0: "Fake"
-        torch.cuda.get_allocator_backend = lambda: "native"
-        torch.cuda._utils._get_device_index = lambda d, **k: 0
-        for module in (torch.cuda, torch.cuda.memory):
-            module.reset_peak_memory_stats = reset_peak_memory_stats
-        torch.cuda.memory._record_memory_history = self.record
-        torch.cuda.memory._snapshot = self.snapshot
-        torch._C._cuda_hasPrimaryContext = lambda d: bool(self.model.events)
-        torch._C._cuda_memoryStats = self.stats
-        torch._C._cuda_resetPeakMemoryStats = self.reset
-        torch._C._cuda_attach_out_of_memory_observer = lambda f: None
+fake = FakeDriver()

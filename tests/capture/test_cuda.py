@@ -1,7 +1,11 @@
-"""The CUDA path with a fake allocator: marks, peaks, out of memory, late starts."""
+"""The CUDA path, whole, over a model of the driver.
+
+Marks, peaks, out of memory, late starts; the replay's figures agree to the byte.
+"""
 
 from __future__ import annotations
 
+import json
 import pickle
 import subprocess
 import sys
@@ -10,16 +14,22 @@ from typing import Any
 
 import pytest
 
+from memtrace.analysis import open_subject, report_peak
+from memtrace.snapshot import read
+from memtrace.timeline import find_windows, reconcile, reconciled
 from tests.capture.recording import environment
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.slow
 
-# Each call of the model allocates 1000 bytes, each backward pass 3000 and frees both.
+# Each call of the model allocates 1000 bytes, each backward pass 3000 and frees both: six events.
+# The first call's first is that of the only segment.
 SCRIPT = """
 import sys
 import torch
-from tests.capture.fake_cuda import fake
+from tests.capture.fake_driver import fake
+
+torch.cuda.init()
 
 class Model(torch.nn.Module):
     def forward(self, x):
@@ -46,7 +56,7 @@ def run(folder: Path, at_begin: str = "pass", before: str = "", **options: Any) 
     options = {"device": "cuda", **options}
     driver.write_text(
         "from pathlib import Path\n"
-        "from tests.capture.fake_cuda import fake\n"
+        "from tests.capture.fake_driver import fake\n"
         "from memtrace.capture import record_script\n"
         f"fake.install()\n{before}\n"
         f"done = record_script('script.py', [], output=Path('out.pkl'), **{options!r})\n"
@@ -79,22 +89,22 @@ def edges(meta: dict[str, Any], kind: str, edge: str) -> list[int]:
 def test_marks_and_peaks(tmp_path: Path) -> None:
     capture = run(tmp_path)
     meta = capture["memtrace"]
-    assert meta["facts"]["notes"] == ["this torch's history has no global_record_annotations"]
+    assert meta["facts"]["notes"] == []
     assert meta["facts"]["gpu"] == "Fake"
-    assert len(capture["device_traces"][0]) == 5 * 6
-    assert edges(meta, "call", "begin") == [0, 6, 12, 18, 24]
-    assert edges(meta, "call", "end") == [1, 7, 13, 19, 25]
-    assert edges(meta, "backward", "end") == [6, 12, 18, 24, 30]
+    assert len(capture["device_traces"][0]) == 1 + 5 * 6
+    assert edges(meta, "call", "begin") == [0, 7, 13, 19, 25]
+    assert edges(meta, "call", "end") == [2, 8, 14, 20, 26]
+    assert edges(meta, "backward", "end") == [7, 13, 19, 25, 31]
     (device,) = meta["devices"]
     assert device["start_events"] == 0
     assert device["dropped_events"] == 0
     assert device["start_segments"] == []
-    assert device["outside_bytes"] == (1 << 22) - (1 << 21)
+    assert device["outside_bytes"] == 300 << 20
     (peak,) = device["peaks"]
     assert peak == {
         "device": 0,
         "begin": 0,
-        "end": 30,
+        "end": 31,
         "allocated": 1024 + 3072,
         "requested": 4000,
         "reserved": 1 << 21,
@@ -115,11 +125,11 @@ def test_check_driver_gives_the_peak_of_every_iteration(tmp_path: Path) -> None:
     # Nothing was allocated when the first iteration began: there was nothing to reset.
     assert [p["why"] for p in peaks] == ["run"] + ["check"] * 4
     assert [(p["begin"], p["end"]) for p in peaks] == [
-        (0, 6),
-        (6, 12),
-        (12, 18),
-        (18, 24),
-        (24, 30),
+        (0, 7),
+        (7, 13),
+        (13, 19),
+        (19, 25),
+        (25, 31),
     ]
     assert [p["requested"] for p in peaks] == [4000] * 5
 
@@ -133,9 +143,9 @@ def test_the_scripts_own_resets(tmp_path: Path) -> None:
     meta = capture["memtrace"]
     (device,) = meta["devices"]
     assert [(p["begin"], p["end"], p["why"]) for p in device["peaks"]] == [
-        (0, 12, "run"),
-        (12, 12, "script"),
-        (12, 30, "script"),
+        (0, 13, "run"),
+        (13, 13, "script"),
+        (13, 31, "script"),
     ]
     assert meta["marks"]["kind"].count("peak_reset") == 2
     assert capture["printed"].split()[-1] == "2"
@@ -143,13 +153,25 @@ def test_the_scripts_own_resets(tmp_path: Path) -> None:
 
 def test_counters_that_the_script_resets(tmp_path: Path) -> None:
     capture = run(tmp_path, "if number == 3: torch.cuda.reset_accumulated_memory_stats()")
-    assert edges(capture["memtrace"], "call", "begin") == [0, 6, 12, 18, 24]
+    assert edges(capture["memtrace"], "call", "begin") == [0, 7, 13, 19, 25]
 
 
 def test_the_scripts_own_recording_changes_nothing(tmp_path: Path) -> None:
     capture = run(tmp_path, "torch.cuda.memory._record_memory_history(enabled=None)")
-    assert len(capture["device_traces"][0]) == 30
+    assert len(capture["device_traces"][0]) == 31
     assert any("_record_memory_history" in n for n in capture["memtrace"]["facts"]["notes"])
+
+
+def test_a_torch_that_records_no_annotations(tmp_path: Path) -> None:
+    capture = run(
+        tmp_path,
+        before="import torch\n"
+        "torch.cuda.memory._record_memory_history = fake.record_without_annotations",
+    )
+    assert capture["memtrace"]["facts"]["notes"] == [
+        "this torch's history has no global_record_annotations"
+    ]
+    assert len(capture["device_traces"][0]) == 31
 
 
 def test_a_late_start_keeps_the_segments(tmp_path: Path) -> None:
@@ -179,7 +201,7 @@ def run_failing(folder: Path, at_begin: str) -> dict[str, Any]:
     driver = folder / "driver.py"
     driver.write_text(
         "from pathlib import Path\n"
-        "from tests.capture.fake_cuda import fake\n"
+        "from tests.capture.fake_driver import fake\n"
         "from memtrace.capture import record_script\n"
         "fake.install()\n"
         "done = record_script('script.py', [], output=Path('out.pkl'), device='cuda')\n"
@@ -194,3 +216,76 @@ def run_failing(folder: Path, at_begin: str) -> dict[str, Any]:
     )
     capture: dict[str, Any] = pickle.loads((folder / "out.pkl").read_bytes())
     return capture
+
+
+PROGRAM = """
+import json, random, sys
+from tests.capture.fake_driver import fake
+import torch, memtrace
+fake.install()
+options = json.loads(sys.argv[2])
+early = [fake.alloc(n) for n in options.pop("before", [])]
+reset = options.pop("script_resets", False)
+chance = random.Random(5)
+with memtrace.record(sys.argv[1], device="cuda", **options):
+    for k in range(5):
+        memtrace.step()
+        held = [fake.alloc(chance.choice([100, 5000, 3 << 20, 30 << 20])) for _ in range(20)]
+        if reset and k == 2:
+            torch.cuda.reset_peak_memory_stats()
+        for address in chance.sample(held, 18):
+            fake.free(address)
+    memtrace.step()
+print(json.dumps({"peak": max(fake.model.allocated), "calls": fake.calls}))
+"""
+
+
+def record(path: Path, **options: Any) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(path), json.dumps(options)],
+        capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("options", "peaks"),
+    [
+        ({}, ["run"]),
+        ({"check_driver": True}, ["run", *["check"] * 5]),
+        ({"script_resets": True}, ["run", "script"]),
+        ({"before": [700, 5 << 20]}, ["run"]),
+    ],
+)
+def test_replay_equals_the_driver(
+    tmp_path: Path, options: dict[str, Any], peaks: list[str]
+) -> None:
+    truth = record(tmp_path / "a.pkl", **options)
+    recording = read(str(tmp_path / "a.pkl"))
+    assert recording.meta is not None
+    assert recording.meta["facts"]["notes"] == []
+    subject = open_subject(recording, "all")
+    checks = reconcile(recording, subject.replay)
+    assert [c.what for c in checks if c.what.startswith("allocated peak (")] == [
+        f"allocated peak ({why})" for why in peaks
+    ]
+    assert reconciled(checks) is True
+    assert all(check.agrees for check in checks if check.begin >= 0)
+    report = report_peak(subject)
+    assert report.complete
+    assert report.peak_allocated_bytes == truth["peak"]
+    windows = [w for w in find_windows(recording, subject.replay) if w.kind == "iteration"]
+    assert len(windows) == 5
+    assert all(w.end > w.begin for w in windows)
+    assert truth["calls"][0]["max_entries"] == 1_000_000
+    assert truth["calls"][-1]["enabled"] is None
+
+
+def test_every_checked_iteration_has_the_drivers_peak(tmp_path: Path) -> None:
+    record(tmp_path / "a.pkl", check_driver=True)
+    recording = read(str(tmp_path / "a.pkl"))
+    for index in range(5):
+        report = report_peak(open_subject(recording, str(index)))
+        assert report.driver_peak_bytes == report.peak_bytes
