@@ -80,12 +80,21 @@ class Subject:
 def open_subject(recording: Recording, window: str | None = None) -> Subject:
     """Replays the device with the greatest peak and chooses the window.
 
-    MemtraceError where the window is not there.
+    Without a word on it, the whole recording where the script ran out of memory: what is asked
+    then is what filled it. MemtraceError where the window is not there.
     """
     replays = [replay(recording, device) for device in range(max(len(recording.events), 1))]
     busiest = max(replays, key=lambda one: int(one.requested.max()))
+    if window is None and _ended(recording) == "oom":
+        window = "all"
     chosen = choose_window(find_windows(recording, busiest), window)
     return Subject(recording, settle(busiest, chosen.begin), chosen)
+
+
+def _ended(recording: Recording) -> str:
+    """How the recorded script ended, '' for a plain snapshot."""
+    facts = (recording.meta or {}).get("facts") or {}
+    return str((facts.get("exit") or {}).get("kind", ""))
 
 
 def report_peak(

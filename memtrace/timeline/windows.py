@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from memtrace.errors import MemtraceError
-from memtrace.snapshot.columns import Recording
+from memtrace.snapshot.columns import Action, Recording
 from memtrace.timeline.moments import Moments
 from memtrace.timeline.replay import Accounting, Replay
 
@@ -73,8 +75,17 @@ def find_windows(recording: Recording, replay: Replay) -> tuple[Window, ...]:
     """The iterations in order, then the whole recording ("all"), which is always there."""
     moments = Moments(recording, replay)
     found = _from_marks(recording, moments) or _from_annotations(recording, moments)
-    whole = Window("all", "all", 0, replay.n_events, steady=False)
+    whole = Window("all", "all", 0, _last_change(recording, replay) + 1, steady=False)
     return (*found, whole)
+
+
+def _last_change(recording: Recording, replay: Replay) -> int:
+    """The last event that changes a total, -1 where there is none: an OOM or a snapshot does not."""
+    if replay.device >= len(recording.events):
+        return -1
+    action = recording.events[replay.device].action
+    changing = np.flatnonzero(action <= Action.SEGMENT_UNMAP)
+    return int(changing[-1]) if len(changing) else -1
 
 
 def choose_window(windows: Iterable[Window], spec: str | None = None) -> Window:
