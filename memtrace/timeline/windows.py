@@ -80,7 +80,7 @@ def find_windows(recording: Recording, replay: Replay) -> tuple[Window, ...]:
 
 
 def _last_change(recording: Recording, replay: Replay) -> int:
-    """The last event that changes a total, -1 where there is none: an OOM or a snapshot does not."""
+    """The last event that changes a total (an OOM or a snapshot does not), -1 where none does."""
     if replay.device >= len(recording.events):
         return -1
     action = recording.events[replay.device].action
