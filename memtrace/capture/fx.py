@@ -21,6 +21,19 @@ class FxGraphs:
     def __init__(self) -> None:
         self.nodes: dict[str, list[FxNode]] = {}
         self.sources: dict[str, str] = {}
+        self._inductor: set[int] = set()
+
+    def add_inductor(self, module: Any) -> None:
+        """Read a graph that Inductor compiles. Its own code is never run, so no frame names it.
+
+        Inductor's comments give the names of nodes: these are found among all graphs.
+        """
+        graph = getattr(module, "graph", None)
+        # compile_fx calls itself with the same graph.
+        if graph is None or self.add(module) or id(graph) in self._inductor:
+            return
+        self._inductor.add(id(graph))
+        self.nodes[f"<inductor graph>.{len(self._inductor) - 1}"] = _read(graph, "")
 
     def add(self, module: Any) -> str:
         """Read a GraphModule; returns '<eval_with_key>.12', '' if it is none."""

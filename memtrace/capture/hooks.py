@@ -126,24 +126,37 @@ class TorchHooks:
 
     def _watch_modules(self) -> None:
         import torch
+        from torch._C._profiler import _RecordFunctionFast
+
+        from memtrace.snapshot.format import LAYER_PREFIX
 
         session, phases = self._session, self._session.phases
         module = torch.nn.Module
         call = module.__call__
         local = phases._local
+        # In the profiled iteration: a range for each module's call, so that operators and the
+        # allocations in them can be told by layer. Paths by id of the module, empty otherwise.
+        layers: dict[int, str] = {}
 
         def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
             if getattr(local, "phase", None) is not None:
-                return call(self, *args, **kwargs)
+                path = layers.get(id(self))
+                if path is None:
+                    return call(self, *args, **kwargs)
+                with _RecordFunctionFast(f"{LAYER_PREFIX}{path}"):
+                    return call(self, *args, **kwargs)
             if type(self).__name__ in _COMPILED:
                 session.compiler_used()
                 return call(self, *args, **kwargs)
             phase = phases.begin("call", type(self).__name__, grad=bool(torch.is_grad_enabled()))
             if phase is not None and not session.inputs:
                 session.note_call(args, kwargs)
+            if phase is not None and session.profile.running:
+                layers.update((id(m), path) for path, m in self.named_modules() if path)
             try:
                 return call(self, *args, **kwargs)
             finally:
+                layers.clear()
                 phases.end(phase)
 
         session.patches.set(module, "__call__", __call__)

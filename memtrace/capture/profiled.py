@@ -29,6 +29,11 @@ class ProfiledIteration:
         self._tries = 0
         self.error = ""
 
+    @property
+    def running(self) -> bool:
+        """Whether the iteration in progress runs under the profiler."""
+        return self._running
+
     def boundary(self) -> None:
         """An iteration ends and another begins."""
         steady = self._begun and not self.compiled

@@ -146,7 +146,7 @@ class Session:
         from torch._inductor import compile_fx as module
 
         compile_fx = module.compile_fx
-        keep = self.guard("reading an FX graph", self.fx.add)
+        keep = self.guard("reading an FX graph", self.fx.add_inductor)
 
         def watched_compile_fx(model: Any, *args: Any, **kwargs: Any) -> Any:
             keep(model)

@@ -117,6 +117,10 @@ class FxNode(TypedDict):
     target: str
 
 
+# Operators of this name are the recorder's own: the call of a module, whose path follows.
+LAYER_PREFIX = "memtrace layer "
+
+
 class ProfileOps(TypedDict):
     """CPU-side events of the profiled iteration as columns, ordered by start."""
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from memtrace.snapshot.columns import Int64, UInt64
+from memtrace.snapshot.format import LAYER_PREFIX
 from memtrace.symbols.stacks import Operator
 
 # What autograd's engine puts around a node; the node's own name follows inside.
@@ -41,8 +42,11 @@ class Operators:
     def describe(self, row: int) -> Operator | None:
         """The operator around an innermost row, None where nothing names it."""
         chain: list[int] = []  # outermost last
+        layer = ""
         while row >= 0:
-            if self._kinds[row] == "cpu_op":
+            if self._names[row].startswith(LAYER_PREFIX):
+                layer = layer or self._names[row].removeprefix(LAYER_PREFIX)
+            elif self._kinds[row] == "cpu_op":
                 chain.append(row)
             row = self._parents[row]
         for position in range(len(chain) - 1, -1, -1):
@@ -51,8 +55,14 @@ class Operators:
             if self._names[at].startswith(_ENGINE) or _is_node(name):
                 inner = [self._names[k] for k in chain[:position] if self._names[k] != name]
                 forward = self._forward_rows.get(self._sequence[at], -1)
-                return Operator(name, inner[-1] if inner else "", forward)
-        return Operator(self._names[chain[-1]], "") if chain else None
+                return Operator(name, inner[-1] if inner else "", forward, self._layer(forward))
+        return Operator(self._names[chain[-1]], "", -1, layer) if chain else None
+
+    def _layer(self, row: int) -> str:
+        """The module whose call the row lies in, '' where the recording does not say."""
+        while row >= 0 and not self._names[row].startswith(LAYER_PREFIX):
+            row = self._parents[row]
+        return self._names[row].removeprefix(LAYER_PREFIX) if row >= 0 else ""
 
     def parent(self, row: int) -> int:
         """The row directly around ``row``, -1 where there is none."""

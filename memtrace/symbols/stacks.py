@@ -25,12 +25,14 @@ _WORKSPACE = ("getCurrentCUDABlasHandle", "getCUDABlasLtWorkspace")
 class Operator:
     """``name``: the outermost operator or the autograd node ('aten::linear', 'MmBackward0');
     ``operation``: the operator within a node ('aten::mm'), '' otherwise;
-    ``forward``: row of the forward operator that the node belongs to, -1 where not known.
+    ``forward``: row of the forward operator that the node belongs to, -1 where not known;
+    ``layer``: path of the module whose call it lies in, '' where not known.
     """
 
     name: str
     operation: str
     forward: int = -1
+    layer: str = ""
 
 
 class Stacks:

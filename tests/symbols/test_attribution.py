@@ -37,6 +37,22 @@ def test_the_outermost_operator_names_a_call():
     assert (operator.name, operator.operation) == ("aten::linear", "")
 
 
+def test_ranges_of_modules_are_layers_and_no_operators():
+    ops = {
+        "name": ["memtrace layer model", "memtrace layer model.mlp", *OPS["name"]],
+        "kind": ["cpu_op"] * 7,
+        "thread": [1, 1, *OPS["thread"]],
+        "start_ns": [8, 9, *OPS["start_ns"]],
+        "duration_ns": [90, 80, *OPS["duration_ns"]],
+        "sequence": [-1, -1, *OPS["sequence"]],
+        "forward_thread": [-1, -1, *OPS["forward_thread"]],
+    }
+    forward = Operators(ops).describe(6)
+    assert (forward.name, forward.layer) == ("aten::linear", "model.mlp")
+    backward = Operators(ops).describe(4)
+    assert (backward.name, backward.layer) == ("MmBackward0", "model.mlp")
+
+
 def test_intervals_that_only_touch_do_not_nest():
     ops = OPS | {"start_ns": [100, 150, 160, 10, 12]}
     assert Operators(ops).describe(1).name == "MmBackward0"
