@@ -152,9 +152,10 @@ class TorchHooks:
             if phase is not None and not session.inputs:
                 session.note_call(args, kwargs)
             if phase is not None and session.profile.running:
-                layers.update((id(m), path) for path, m in self.named_modules() if path)
+                root = type(self).__name__
+                layers.update((id(m), path or root) for path, m in self.named_modules())
             try:
-                return call(self, *args, **kwargs)
+                return __call__(self, *args, **kwargs) if layers else call(self, *args, **kwargs)
             finally:
                 layers.clear()
                 phases.end(phase)

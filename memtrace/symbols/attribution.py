@@ -82,8 +82,8 @@ def attribute(recording: Recording, replay: Replay, *, operators: bool = True) -
             rows.append(before)
             continue
         naming = generated[stack] or namer.name(stack, passes[k], found.operators.get(k))
-        if naming is NOT_NAMED and k in owned:
-            naming = name_owned(owned[k])
+        if k in owned:
+            naming = name_owned(owned[k], naming)
         elif k not in owned and lifetimes.requested[k] == workspace and _stays(replay, k):
             naming = WORKSPACE if _cannot_be(naming, workspace) else naming
         if naming.symbol.phase is None and naming.symbol.compiler and naming is not WORKSPACE:
@@ -146,13 +146,14 @@ class _EagerNamer:
         operator = operator or self._stacks.native(stack)
         if eager.is_engine(frames):
             if operator is None:
-                return (
-                    NOT_NAMED if not frames else eager.name_stack(frames, phase, "", self._sources)
-                )
+                if not frames:
+                    return NOT_NAMED
+                return eager.name_stack(frames, phase, "", "", self._sources)
             forward = self._forward_frames(operator.forward)
-            return eager.name_node(operator.name, operator.operation, phase, forward)
+            return eager.name_node(operator, phase, forward, self._sources)
+        layer = operator.layer if operator else ""
         name = operator.name if operator and self._operators else ""
-        return eager.name_stack(frames, phase, name, self._sources)
+        return eager.name_stack(frames, phase, name, layer, self._sources)
 
 
 @dataclass(frozen=True, slots=True)

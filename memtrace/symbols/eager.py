@@ -6,21 +6,24 @@ from collections.abc import Sequence
 
 from memtrace.snapshot.columns import Frame
 from memtrace.symbols.sources import Sources
+from memtrace.symbols.stacks import Operator
 from memtrace.symbols.table import Naming, Symbol, short_path
 
 # Frames under which autograd's engine runs: what they name is the call of backward(), not the
 # operation. The profiler's operators say more.
 _ENGINE = ("torch/autograd/graph.py", "torch/autograd/__init__.py", "torch/_tensor.py")
 _OPTIMIZER = "torch/optim/"
+# The autograd nodes of compiled programs.
+_WHOLE_PROGRAM = ("ThunderFunctionBackward", "CompiledFunctionBackward")
 
 
 def name_stack(
-    frames: Sequence[Frame], phase: str | None, operator: str, sources: Sources
+    frames: Sequence[Frame], phase: str | None, operator: str, layer: str, sources: Sources
 ) -> Naming:
     """The symbol of a stack without generated code.
 
     ``phase`` is the pass by the recorder's marks, ``operator`` the profiler's word for what ran
-    ('aten::mm', 'MmBackward0'), '' where the profiler did not see it.
+    ('aten::mm', 'MmBackward0') and ``layer`` the module it was called in, '' where unknown.
     """
     user = next((frame for frame in frames if _is_user(frame.filename)), None)
     line = f"{short_path(user.filename)}:{user.line}" if user else ""
@@ -35,19 +38,26 @@ def name_stack(
         statement = sources.statement(innermost.filename, innermost.line)
         name = operator or (statement.callee if statement and statement.callee else innermost.name)
         line = sources.fx_line(innermost.filename, innermost.line) or line
-        return Naming(Symbol("eager", "", phase, name, "", line), where)
-    return Naming(Symbol("eager", "", phase, operator or _function(innermost), "", line), where)
+        return Naming(Symbol("eager", "", phase, name, "", line), where, (), layer)
+    name = operator or _function(innermost)
+    return Naming(Symbol("eager", "", phase, name, "", line), where, (), layer)
 
 
-def name_node(name: str, operation: str, phase: str | None, forward: Sequence[Frame]) -> Naming:
-    """The symbol of an autograd node that the profiler saw.
+def name_node(
+    operator: Operator, phase: str | None, forward: Sequence[Frame], sources: Sources
+) -> Naming:
+    """The symbol of an autograd node that the profiler or the C++ frames show.
 
     ``forward`` are the frames of the forward operator that made the node, empty where unknown:
     they give the model's line.
     """
     user = next((frame for frame in forward if _is_user(frame.filename)), None)
     line = f"{short_path(user.filename)}:{user.line}" if user else ""
-    return Naming(Symbol("eager", "", phase or "backward", name, operation, line))
+    symbol = Symbol("eager", "", phase or "backward", operator.name, operator.operation, line)
+    if operator.name in _WHOLE_PROGRAM:
+        # Gradients of results that nothing used: autograd makes them up, of zeros.
+        return Naming(symbol, "", sources.results, sources.root)
+    return Naming(symbol, "", (), operator.layer)
 
 
 def is_engine(frames: Sequence[Frame]) -> bool:

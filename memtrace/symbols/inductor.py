@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from memtrace.snapshot.columns import Frame
 from memtrace.symbols.sources import Sources
@@ -39,11 +40,13 @@ def name_stack(frames: Sequence[Frame], sources: Sources) -> Naming | None:
         return None
     frame = frames[at]
     module, phase = _graph(frame.filename, sources)
-    name = kernel_at(frames[at:], sources)[0] or f"line{frame.line}"
-    line = next((_text(f) for f in frames[at + 1 :] if _is_model(f.filename)), "")
-    symbol = Symbol("inductor", module, phase, name, "", line)
+    name, fused = kernel_at(frames[at:], sources)
+    place = sources.node_place(fused)
+    line = next((_text(f) for f in frames[at + 1 :] if _is_model(f.filename)), "") or place.line
+    symbol = Symbol("inductor", module, phase, name or f"line{frame.line}", "", line)
     where = f"{short_path(frame.filename)}:{frame.line}"
-    return Naming(symbol, where, buffer_at(frames[: at + 1], sources))
+    buffers = buffer_at(frames[: at + 1], sources)
+    return Naming(symbol, where, tuple(replace(b, layer=place.layer) for b in buffers), place.layer)
 
 
 def buffer_at(frames: Sequence[Frame], sources: Sources) -> tuple[Tensor, ...]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
 from memtrace.snapshot.columns import Recording
 from memtrace.symbols.statements import Tensor
-from memtrace.symbols.table import Naming, Symbol
+from memtrace.symbols.table import NOT_NAMED, Naming, Symbol
 from memtrace.timeline import Replay
 from memtrace.timeline.moments import Moments
 
@@ -44,12 +45,15 @@ def find_owned(recording: Recording, replay: Replay) -> dict[int, dict[str, Any]
     return found
 
 
-def name_owned(row: dict[str, Any]) -> Naming:
-    """The symbol of an allocation that only its owner tells of."""
-    tensor = Tensor(row["name"], tuple(row["shape"]), row["dtype"])
+def name_owned(row: dict[str, Any], naming: Naming) -> Naming:
+    """``naming`` with the tensor its owner names; its symbol, too, where nothing else tells it."""
+    path = row["name"].partition(":")[0].rpartition(".")[0]
+    tensor = Tensor(row["name"], tuple(row["shape"]), row["dtype"], path)
+    if naming is not NOT_NAMED:
+        return replace(naming, tensors=(tensor,), layer=path or naming.layer)
     symbols = {
         "gradient": Symbol("eager", "", "backward", "AccumulateGrad"),
         "optimizer": Symbol("eager", "", "optimizer", "optimizer state"),
     }
     symbol = symbols.get(row["kind"], Symbol("eager", "", None, row["kind"]))
-    return Naming(symbol, "", (tensor,))
+    return Naming(symbol, "", (tensor,), path)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from memtrace.symbols.dataflow import NOWHERE, Place, find_places, parameter_place
 from memtrace.symbols.statements import Source, Statement, Tensor, parse_source
 from memtrace.symbols.table import short_path
 
@@ -20,7 +21,10 @@ class Region:
 
 
 class Sources:
-    """What a capture's ``memtrace`` key knows of generated code; empty for a plain snapshot."""
+    """What a capture's ``memtrace`` key knows of generated code; empty for a plain snapshot.
+
+    ``root`` is the class of the outermost module, ``results`` what Thunder's programs return.
+    """
 
     def __init__(self, meta: Mapping[str, Any] | None) -> None:
         meta = meta or {}
@@ -30,8 +34,12 @@ class Sources:
             filename: {node["line"]: node for node in nodes}
             for filename, nodes in (meta.get("fx") or {}).items()
         }
+        self._nodes: list[dict[str, Any]] = [
+            {node["node"]: node for node in nodes} for nodes in (meta.get("fx") or {}).values()
+        ]
+        self.root = _root(meta)
+        self.results: tuple[Tensor, ...] = ()
         self._regions: dict[str, Region] = {}
-        self._outputs: dict[tuple[str, str], tuple[Tensor, ...]] = {}
         self._tensors: dict[str, dict[str, Tensor]] = {}
         for module in meta.get("thunder") or []:
             self._add_module(module)
@@ -40,18 +48,26 @@ class Sources:
         # A fusion's outputs carry no type comment where they are made, but one where the backward
         # unpacks them: names are the same throughout a module.
         tensors: dict[str, Tensor] = {}
+        places = find_places(module["traces"], self._origin)
         for trace in module["traces"]:
             filename, phase = trace["filename"], trace["phase"]
             region = phase.partition(":")[2] if phase.startswith("region:") else ""
             self._tensors[filename] = tensors
             self._regions[filename] = Region(module["name"], "" if region else phase, region)
             for symbol in trace["symbols"]:
-                outputs = tuple(
+                outputs = [
                     Tensor(t["name"], tuple(t["shape"]), t["dtype"]) for t in symbol["outputs"]
-                )
+                ]
                 tensors.update((t.name, t) for t in outputs)
-                self._outputs[filename, symbol["name"]] = outputs
             tensors.update(self.source(filename).tensors)
+        root = Place(self.root)
+        for name, tensor in tensors.items():
+            place = places.get(name) or parameter_place(name) or root
+            tensors[name] = replace(tensor, layer=place.layer or self.root, line=place.line)
+        for trace in module["traces"]:
+            if trace["phase"] == "forward":
+                names = dict.fromkeys(tensor["name"] for tensor in trace["outputs"])
+                self.results += tuple(tensors[name] for name in names if name in tensors)
 
     def region(self, filename: str) -> Region | None:
         """The program and pass a Thunder file belongs to, None where the capture does not say."""
@@ -73,30 +89,50 @@ class Sources:
 
     def outputs(self, filename: str, statement: Statement) -> tuple[Tensor, ...]:
         """The tensors a statement makes, as far as the traces or the comments describe them."""
-        if found := self._outputs.get((filename, statement.callee)):
-            names = set(statement.outputs)
-            if matching := tuple(t for t in found if t.name in names):
-                return matching
         known = self._tensors.get(filename, {})
         own = self.source(filename).tensors
-        described = (own.get(name) or known.get(name) for name in statement.outputs)
+        described = (known.get(name) or own.get(name) for name in statement.outputs)
         return tuple(t for t in described if t is not None)
 
-    def model_line(self, statement: Statement | None) -> str:
-        """The model's own source line behind a statement of a trace, '' where not known."""
-        if statement is None or statement.origin is None:
-            return ""
-        filename, line = statement.origin
-        if filename.startswith("<"):
-            return self.fx_line(filename, line)
-        # Thunder's own helpers appear as origins too; they say nothing of the model.
-        path = short_path(filename)
-        return "" if path.startswith(("thunder/", "torch/")) else f"{path}:{line}"
+    def place(self, statement: Statement | None) -> Place:
+        """Where in the model a statement of a trace comes from."""
+        if statement is None:
+            return NOWHERE
+        if statement.origin is not None:
+            found = self._origin("{}:{}".format(*statement.origin))
+            if found != NOWHERE:
+                return found
+        return NOWHERE
+
+    def node_place(self, names: Sequence[str]) -> Place:
+        """The place of the last of several nodes, in the FX graph that has most of them."""
+        best = max(self._nodes, key=lambda graph: sum(n in graph for n in names), default={})
+        last = next((best[name] for name in reversed(names) if name in best), None)
+        return self._node_place(last) if last is not None else NOWHERE
 
     def fx_line(self, filename: str, line: int) -> str:
         """The model's line behind a line of an FX graph's code."""
-        node = self._fx.get(filename, {}).get(line)
-        if node is None or not node["source"]:
-            return ""
+        return self._origin(f"{filename}:{line}").line
+
+    def _origin(self, text: str) -> Place:
+        """The place of a traced line: '<eval_with_key>.12:82' or '/home/me/model.py:17'."""
+        filename, _, line = text.rpartition(":")
+        if filename.startswith("<"):
+            node = self._fx.get(filename, {}).get(int(line) if line.isdecimal() else -1)
+            return self._node_place(node) if node is not None else NOWHERE
+        # Thunder's own helpers appear as origins too; they say nothing of the model.
+        path = short_path(filename)
+        return NOWHERE if path.startswith(("thunder/", "torch/")) else Place("", f"{path}:{line}")
+
+    def _node_place(self, node: Mapping[str, Any]) -> Place:
         path, _, number = node["source"].rpartition(":")
-        return f"{short_path(path)}:{number}"
+        # What runs in the root module itself has no path; its class says what it is.
+        layer = node["module"] or node["module_class"] or self.root
+        return Place(layer, f"{short_path(path)}:{number}" if path else "")
+
+
+def _root(meta: Mapping[str, Any]) -> str:
+    """The class of what the script calls: the layer of whatever no module within it runs."""
+    marks = meta.get("marks") or {"kind": (), "name": ()}
+    calls = [n for k, n in zip(marks["kind"], marks["name"], strict=True) if k == "call" and n]
+    return max(set(calls), key=calls.count, default="")

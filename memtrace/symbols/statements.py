@@ -42,11 +42,16 @@ _WIDTHS = {
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A tensor as a trace describes it. ``dtype`` is torch's word ('bfloat16')."""
+    """A tensor as a trace describes it. ``dtype`` is torch's word ('bfloat16').
+
+    ``layer`` and ``line`` are where in the model it comes from, '' where that is not known.
+    """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
+    layer: str = ""
+    line: str = ""
 
     @property
     def text(self) -> str:

@@ -47,12 +47,23 @@ class Naming:
     """A symbol, and where in this very recording it was seen (not the same from run to run).
 
     ``where``   a line of generated or user source: 'thunder.computation_25:91'
-    ``tensors`` what the statement there makes, as far as known
+    ``tensors`` what the statement there makes, as far as known, each with its place in the model
+    ``layer``   the module whose code ran: 'model.layers.3.self_attn', '' where not known
     """
 
     symbol: Symbol
     where: str = ""
     tensors: tuple[Tensor, ...] = ()
+    layer: str = ""
+
+    def fitting(self, size: int) -> tuple[Tensor, ...]:
+        """Those of the tensors that take ``size`` bytes: one, or an honest set."""
+        return tuple(tensor for tensor in self.tensors if tensor.bytes == size)
+
+    def layer_of(self, size: int) -> str:
+        """The layer of an allocation of ``size`` bytes; several, where it can be any of them."""
+        layers = dict.fromkeys(tensor.layer for tensor in self.fitting(size) if tensor.layer)
+        return " | ".join(layers) or self.layer
 
 
 NOT_NAMED = Naming(Symbol(None, "", None, UNATTRIBUTED))

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from memtrace.snapshot.columns import Frame
 from memtrace.symbols import inductor
 from memtrace.symbols.sources import Region, Sources
+from memtrace.symbols.statements import Statement, Tensor
 from memtrace.symbols.table import Naming, Symbol
 
 _FILE = re.compile(r"^thunder\.(?P<function>[A-Za-z_]\w*?)_(?P<number>\d+)$")
@@ -49,17 +51,27 @@ def name_stack(frames: Sequence[Frame], sources: Sources) -> Naming | None:
     inside = [frames[k] for k, match in found if k < executed and match["function"] == _REGION]
     if not inside:
         outputs = sources.outputs(frame.filename, statement) if statement else ()
-        line = "" if _is_fusion(name) else sources.model_line(statement)
-        return Naming(
-            Symbol("thunder", region.module, region.phase, name, "", line), where, outputs
-        )
-    operation, line = _operation(inside[0], frames[:executed], sources)
+        line = "" if _is_fusion(name) else sources.place(statement).line
+        symbol = Symbol("thunder", region.module, region.phase, name, "", line)
+        return Naming(symbol, where, outputs, _common_layer(outputs))
+    operation, made = _operation(inside[0], frames[:executed], sources)
+    line = sources.place(made).line
     symbol = Symbol("thunder", region.module, region.phase, name, operation, line)
-    return Naming(symbol, where, inductor.buffer_at(frames[:executed], sources))
+    layer = _common_layer(sources.outputs(inside[0].filename, made)) if made else ""
+    buffers = inductor.buffer_at(frames[:executed], sources)
+    return Naming(symbol, where, tuple(replace(b, layer=layer) for b in buffers), layer)
 
 
-def _operation(frame: Frame, inner: Sequence[Frame], sources: Sources) -> tuple[str, str]:
-    """The operation of a region behind an allocation, and the model's line.
+def _common_layer(tensors: Sequence[Tensor]) -> str:
+    """The layer of all tensors, '' where they come from several."""
+    layers = {tensor.layer for tensor in tensors}
+    return layers.pop() if len(layers) == 1 else ""
+
+
+def _operation(
+    frame: Frame, inner: Sequence[Frame], sources: Sources
+) -> tuple[str, Statement | None]:
+    """The operation of a region behind an allocation, and its statement where that is known.
 
     ``frame`` is the innermost of the region's file: the one that Inductor adds from compile time,
     at the operation's line, or (always on the CPU) the one that ran, at the region's first line.
@@ -69,13 +81,13 @@ def _operation(frame: Frame, inner: Sequence[Frame], sources: Sources) -> tuple[
     source = sources.source(frame.filename)
     statement = source.statements.get(frame.line)
     if statement is None and not source.statements:
-        return f"line{frame.line}", ""
+        return f"line{frame.line}", None
     if statement is None or not statement.outputs:
         kernel, fused = inductor.kernel_at(inner, sources)
         statement = next((source.makers[n] for n in reversed(fused) if n in source.makers), None)
         if statement is None:
-            return kernel, ""
-    return statement.callee, sources.model_line(statement)
+            return kernel, None
+    return statement.callee, statement
 
 
 def _guess_region(frame: Frame) -> Region:

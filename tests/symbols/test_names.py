@@ -44,10 +44,27 @@ def trace(phase, filename, *symbols):
         "inputs": [],
         "outputs": [],
         "symbols": [
-            {"name": name, "line": line, "args": [], "outputs": outputs, "inside": []}
+            {
+                "name": name,
+                "line": line,
+                "origin": "",
+                "args": [],
+                "outputs": outputs,
+                "inside": [],
+            }
             for name, line, outputs in symbols
         ],
     }
+
+
+QWEN = "/v/site-packages/transformers/models/qwen2/modeling_qwen2.py"
+
+
+def node(line, name, module, source):
+    return {
+        "line": line, "node": name, "module": module, "module_class": "C", "source": source,
+        "target": "",
+    }  # fmt: skip
 
 
 META = {
@@ -75,12 +92,10 @@ META = {
     ],
     "fx": {
         "<eval_with_key>.12": [
-            {
-                "line": 82,
-                "source": "/v/site-packages/transformers/models/qwen2/modeling_qwen2.py:150",
-            },
-            {"line": 85, "source": "/home/me/train/model.py:7"},
-        ]
+            node(82, "attn_output", "model.layers.3.self_attn", QWEN + ":150"),
+            node(85, "weights", "model.layers.3.self_attn", "/home/me/train/model.py:7"),
+        ],
+        "<inductor graph>.0": [node(0, "x", "model.layers.1", QWEN + ":220")],
     },
 }
 SITE = "/venv/lib/python3.12/site-packages/"
@@ -176,13 +191,15 @@ def test_eager_function_and_users_line():
         Frame(SITE + "torch/nn/modules/module.py", 1790, "_call_impl"),
         Frame("/home/me/project/model.py", 47, "forward"),
     ]
-    symbol = eager.name_stack(frames, "forward", "", Sources(None)).symbol
+    symbol = eager.name_stack(frames, "forward", "", "", Sources(None)).symbol
     assert symbol == Symbol(
         "eager", "", "forward", "torch.nn.functional.silu", "", "project/model.py:47"
     )
-    assert eager.name_stack(frames, None, "aten::silu", Sources(None)).symbol.name == "aten::silu"
+    assert (
+        eager.name_stack(frames, None, "aten::silu", "", Sources(None)).symbol.name == "aten::silu"
+    )
 
 
 def test_optimizer_is_known_by_its_frames():
     frames = [Frame(SITE + "torch/optim/adamw.py", 5, "_init_group"), Frame("/a/b/t.py", 1, "f")]
-    assert eager.name_stack(frames, None, "", Sources(None)).symbol.phase == "optimizer"
+    assert eager.name_stack(frames, None, "", "", Sources(None)).symbol.phase == "optimizer"

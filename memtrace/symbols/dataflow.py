@@ -1,0 +1,83 @@
+"""Where in the model each tensor of a Thunder program comes from.
+
+Thunder knows of most operations the line it traced them from: a line of an FX graph, whose node has
+the module and the model's source line, or the user's own line. Operations without one, those of the
+backward pass mostly, get the place of what they read: a parameter's module first, then that of a
+tensor of the forward pass (it was saved for just this), then that of the gradient they pass on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+# 'l_self_modules_model_modules_layers_modules_3_parameters_weight_', as Dynamo names a parameter
+_PROXY = re.compile(r"^l_\w*?self_modules_(?P<path>\w+?)_(?:parameters|buffers)_\w+_$")
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """``layer``: 'model.layers.3.self_attn'; ``line``: 'modeling_qwen2.py:150'; '' unknown."""
+
+    layer: str = ""
+    line: str = ""
+
+
+NOWHERE = Place()
+
+
+def parameter_place(proxy: str) -> Place | None:
+    """The module that holds a parameter, by the name Dynamo gives its proxy; None for others."""
+    found = _PROXY.match(proxy)
+    return Place(found["path"].replace("_modules_", ".")) if found else None
+
+
+def find_places(
+    traces: Iterable[Mapping[str, Any]], origin: Callable[[str], Place]
+) -> dict[str, Place]:
+    """{tensor name: place} for one program; names are the same throughout its traces.
+
+    ``traces`` are ThunderTraces; ``origin`` gives the place of a traced line ('…:82').
+    """
+    places: dict[str, Place] = {}
+    order = {"forward": 0, "backward": 2}
+    for trace in sorted(traces, key=lambda t: order.get(t["phase"], 1 if ":" in t["phase"] else 3)):
+        forward = frozenset(places)
+        for symbol in trace["symbols"]:
+            for operation in symbol["inside"] or [symbol]:
+                _place(operation, places, forward, origin)
+    return places
+
+
+def _place(
+    operation: Mapping[str, Any],
+    places: dict[str, Place],
+    forward: frozenset[str],
+    origin: Callable[[str], Place],
+) -> None:
+    outputs = [tensor["name"] for tensor in operation["outputs"]]
+    if not outputs or all(name in places for name in outputs):
+        return
+    place = origin(operation["origin"]) if operation["origin"] else NOWHERE
+    if place == NOWHERE:
+        place = _inherit(operation["args"], places, forward)
+    if place != NOWHERE:
+        for name in outputs:
+            places.setdefault(name, place)
+
+
+def _inherit(
+    arguments: Iterable[str], places: Mapping[str, Place], forward: frozenset[str]
+) -> Place:
+    names = list(arguments)
+    for name in names:
+        if (held := parameter_place(name)) is not None:
+            return held
+    known = [(name, places[name]) for name in names if name in places]
+    saved = [place for name, place in known if name in forward]
+    # Of several, the one deepest in the model: a residual's other side is the model's own.
+    candidates = saved or [place for _, place in known]
+    return max(candidates, key=lambda p: p.layer.count("."), default=NOWHERE)
