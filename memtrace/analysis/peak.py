@@ -72,6 +72,11 @@ class Subject:
     window: Window
 
     @property
+    def empty(self) -> bool:
+        """Whether no allocation was recorded at all."""
+        return len(self.replay.lifetimes) == 0
+
+    @property
     def has_profile(self) -> bool:
         """Whether operators are known from a profiled iteration."""
         return bool(self.recording.meta and self.recording.meta.get("profile"))

@@ -67,7 +67,7 @@ def collect(session: Session, ending: Ending) -> Collected:
 
 def _collect_cuda(session: Session, history: CudaHistory, ending: Ending) -> Collected:
     if not history.started:
-        if not session.notes.texts:  # else they say why it did not start
+        if not sys.modules["torch"].cuda.is_initialized():
             session.notes.add(
                 "CUDA was never used: nothing was recorded; to record on the CPU give --device cpu"
             )

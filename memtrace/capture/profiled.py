@@ -93,6 +93,15 @@ class ProfiledIteration:
                 else "no iteration without compilation was found to profile"
             )
 
+    def restart(self) -> None:
+        """What was taken for iterations so far were none: forget what was profiled of them."""
+        if self._running and self._session.cpu is None:
+            kineto.stop()
+        # The CPU recorder's own profiler goes on; it is emptied at the next boundary.
+        self._running = False
+        self.result = self.begin = None
+        self._tries = 0
+
     def abandon(self, why: str) -> None:
         """End without a result: a profiler of the script's own starts."""
         if self._running:

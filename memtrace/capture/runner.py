@@ -11,6 +11,7 @@ import threading
 import traceback
 import types
 from collections.abc import Callable
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,12 @@ def record_script(
     options.check()
     if not module and not os.path.exists(target):
         raise MemtraceError(f"{target}: no such file; give the path of a Python script")
+    # The top package alone: to look for what is in it would import it, before the recording.
+    package = target.partition(".")[0]
+    if module and not PathFinder.find_spec(package, [os.getcwd(), *sys.path]):
+        raise MemtraceError(
+            f"{target}: there is no module {package!r}; give one that python -m finds"
+        )
     session = Session(options, [target, *args], module=module)
     recorder = Recorder(session)
     session.start()

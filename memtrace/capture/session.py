@@ -158,7 +158,11 @@ class Session:
 
     def _phase_begins(self, kind: str, name: str, grad: bool) -> None:
         arrival = time.time_ns()
+        trained = self.structure.trained
         boundary = not self._stepped and self.structure.begins(kind, grad)
+        if self.structure.trained and not trained and not self._stepped:
+            # Until now each call passed for an iteration; they were parts of a training step.
+            self.profile.restart()
         if boundary:
             self._boundary()
         number = self.marks.add(kind, "begin", name, grad=grad)
@@ -270,9 +274,11 @@ class Session:
             self.profile.abandon("the script ran a profiler of its own")
         if self.cpu is not None:
             if begins:
+                self.marks.add("gap", "begin", "profiler")
                 self.cpu.suspend()
             elif not self._foreign:
                 self.cpu.resume()
+                self.marks.add("gap", "end", "profiler")
 
     @property
     def profiler_allowed(self) -> bool:

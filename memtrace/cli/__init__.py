@@ -5,6 +5,8 @@ Commands import what they need when they run, so that ``memtrace --help`` starts
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 
 import typer
@@ -28,13 +30,31 @@ diff.register(app)
 
 
 def main() -> None:
-    """Runs the app; an error in the input is one line on stderr and exit code 1."""
+    """Runs the app; an error in the input or the output is one line on stderr and exit code 1."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal or file that cannot hold a character gets an escape, not a traceback.
+            stream.reconfigure(errors="backslashreplace")
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
     except MemtraceError as error:
         print(f"memtrace: {error}", file=sys.stderr)
         sys.exit(1)
     except BrokenPipeError:
         # The reader (head, a pager) has what it wanted; Python would complain at exit otherwise.
-        sys.stderr.close()
+        _drop_output()
         sys.exit(141)
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        print(f"memtrace: the output cannot be written ({error.strerror})", file=sys.stderr)
+        _drop_output()
+        sys.exit(1)
+
+
+def _drop_output() -> None:
+    """What is still to be written goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

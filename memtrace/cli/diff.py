@@ -63,10 +63,18 @@ def diff(
     A is the baseline, B the candidate; a positive Δ means that B uses more.
     """
     from memtrace.analysis import report_diff
+    from memtrace.errors import MemtraceError
 
     if fail_over is not None:
         parse_threshold(fail_over, 0)  # a wrong one is said before the files are read
-    report = report_diff(load_subject(baseline, window), load_subject(candidate, window))
+    subjects = [load_subject(path, window) for path in (baseline, candidate)]
+    for path, subject in zip((baseline, candidate), subjects, strict=True):
+        if subject.empty:
+            raise MemtraceError(
+                f"{path}: nothing was recorded in it, so there is nothing to compare; "
+                f"memtrace peak {path} says why"
+            )
+    report = report_diff(*subjects)
     if as_json:
         from memtrace.render.json import diff_object
 

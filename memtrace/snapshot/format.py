@@ -27,7 +27,8 @@ class Marks(TypedDict):
 
     ``kind``: "call" (outermost call of a compiled or watched module), "backward", "optimizer",
     "step" (memtrace.step()), "profiler_step", "compile", "peak_reset" (the script or
-    --check-driver reset the driver's peak statistics), "start", "end".
+    --check-driver reset the driver's peak statistics), "gap" (allocations in between were not
+    seen), "start", "end".
     ``edge``: "begin", "end", or "" for a moment without length.
     ``event[k]``: for each device, the mark lies just before event number event[k][d] of its
     history as it lies in the file (``device_traces[d]``); -1 where that is not known, or where the

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from memtrace.snapshot.columns import Frame
@@ -13,6 +14,7 @@ from memtrace.symbols.table import Naming, Symbol, short_path
 # operation. The profiler's operators say more.
 _ENGINE = ("torch/autograd/graph.py", "torch/autograd/__init__.py", "torch/_tensor.py")
 _OPTIMIZER = "torch/optim/"
+_STANDARD_LIBRARY = re.compile(r"/python3\.\d+/(?!site-packages/|dist-packages/)|^<frozen ")
 # The autograd nodes of compiled programs.
 _WHOLE_PROGRAM = ("ThunderFunctionBackward", "CompiledFunctionBackward")
 
@@ -75,6 +77,8 @@ def _function(frame: Frame) -> str:
 
 
 def _is_user(filename: str) -> bool:
+    if _STANDARD_LIBRARY.search(filename):
+        return False
     path = short_path(filename)
     library = path.startswith(("torch/", "thunder/", "memtrace/", "<", "thunder.", "runpy.py"))
     return not library and not path.endswith((".cpp", ".h", ".cu", ".so"))

@@ -134,7 +134,8 @@ def _parse_line(number: int, line: str, origin: tuple[str, int] | None) -> State
     deletes = tuple(found["names"] for found in _INLINE_DELETE.finditer(value))
     return Statement(
         number,
-        called["callee"] if called else "",
+        # Thunder prints operators of torch.ops with the name of the package twice.
+        called["callee"].replace("torch.torch.", "torch.") if called else "",
         outputs,
         _names(called["rest"] if called else value.split(";", 1)[0]) if outputs or called else (),
         deletes,

@@ -99,6 +99,8 @@ def replay(recording: Recording, device: int = 0) -> Replay:
     end = tuple(s for s in recording.segments if s.device == device)
     pairing = pair_events(events, half=_no_completions(events, end))
     dropped = _dropped(recording, device)
+    if "gap" in ((recording.meta or {}).get("marks") or {}).get("kind", ()):
+        notes.gap("allocations of a part of the run were not seen: iterations there are not whole")
     if dropped > 0:
         notes.gap(f"the ring buffer wrapped: the first {dropped} events are lost")
     cpu = is_cpu(recording)

@@ -92,14 +92,16 @@ def choose_window(windows: Iterable[Window], spec: str | None = None) -> Window:
     """The window a person asks for.
 
     None: the last whole steady iteration that was not profiled, else the last steady one, else
-    "all". Otherwise "all", "last" (the last whole iteration), a number ("3", "iteration:3"; "-1"
-    counts from the end) or a name. MemtraceError for one that is not there lists those that are.
+    "all"; where some iterations train, one of these (a script often ends with an evaluation).
+    Otherwise "all", "last" (the last whole iteration), a number ("3", "iteration:3"; "-1" counts
+    from the end) or a name. MemtraceError for one that is not there lists those that are.
     """
     there = tuple(windows)
     steps = [w for w in there if w.kind == "iteration"]
     everything = next(w for w in there if w.kind == "all")
     if spec is None or not spec.strip():
         steady = [w for w in steps if w.steady and w.whole]
+        steady = [w for w in steady if w.backward_begin is not None] or steady
         bare = [w for w in steady if not w.profiled]
         return (bare or steady or [everything])[-1]
     text = spec.strip()

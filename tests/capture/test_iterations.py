@@ -61,6 +61,10 @@ def begins(text: str) -> list[str]:
         ("C B O E E E C B O", ["C0", "E3", "E4", "E5", "C6"]),  # evaluation between epochs
         ("E E C B C B", ["E0", "E1", "C2", "C4"]),  # … and before
         ("E C B O E C B O", ["E0", "E4"]),  # a teacher's call
+        ("E E C B O E E C B O", ["E0", "E5"]),  # two teachers, or a checkpoint's segments
+        ("E C B O E E E C B O E C B O", ["E0", "E4", "E5", "E6", "E10"]),  # teacher, evaluation
+        ("C B O C B O E E", ["C0", "C3", "E6", "E7"]),  # evaluation at the end
+        ("C C B C C B C C", ["C0", "C3", "C6"]),  # broken off within a step
         ("S C B S C B S C B", ["S0", "S3", "S6"]),  # steps begin the loop's body
         ("C B S C B S C B S", ["C0", "S2", "S5"]),  # steps end it
         ("C C P C C P C C P", ["C0", "P2", "P5"]),

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from memtrace.snapshot import read
 from memtrace.snapshot.format import FORMAT
+from memtrace.timeline import choose_window, find_windows, replay
 from tests.capture.recording import Recorded, environment, record, start, wait
 
 pytest.importorskip("torch")
@@ -240,6 +242,39 @@ for _ in range(4):
     assert len(done.meta["iterations"]) == 4
     assert any("profiler of its own" in n for n in done.meta["facts"]["notes"])
     assert done.meta["profile"] is not None
+
+
+def test_a_loss_module_is_a_part_of_the_step(tmp_path: Path) -> None:
+    script = """
+import torch
+model, criterion = torch.nn.Linear(64, 8), torch.nn.CrossEntropyLoss()
+x, y = torch.randn(32, 64), torch.randint(0, 8, (32,))
+for _ in range(5):
+    criterion(model(x), y).backward()
+"""
+    done = record(tmp_path, script)
+    assert len(done.meta["iterations"]) == 5
+    assert done.meta["profile"]["iteration"] == 1
+    assert done.meta["facts"]["notes"] == []
+
+
+def test_where_a_profiler_of_the_script_ran_nothing_is_whole(tmp_path: Path) -> None:
+    script = """
+import torch
+model, x = torch.nn.Linear(64, 64), torch.randn(32, 64)
+def step():
+    model(x).sum().backward()
+step(); step()
+with torch.profiler.profile():
+    step(); step()
+step()
+"""
+    done = record(tmp_path, script)
+    # The second ends where the third begins, by when the profiler ran.
+    assert [i["whole"] for i in done.meta["iterations"]] == [True, False, False, False, True]
+    recording = read(str(tmp_path / "out.pkl"))
+    assert not replay(recording).complete
+    assert choose_window(find_windows(recording, replay(recording))).index == 4
 
 
 def test_forked_children_write_nothing(tmp_path: Path) -> None:

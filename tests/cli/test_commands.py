@@ -1,6 +1,7 @@
 """The command line: output, exit codes, messages."""
 
 import json
+import os
 import pickle
 import subprocess
 import sys
@@ -113,6 +114,40 @@ def test_every_command_has_help_with_an_example(command):
     result = run(command, "--help")
     assert result.exit_code == 0
     assert f"Example:  memtrace {command}" in result.stdout
+
+
+def run_process(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, "-m", "memtrace", *arguments],
+        capture_output=True, text=True, check=False, **options,
+    )  # fmt: skip
+
+
+def test_nothing_to_compare_is_said(write):
+    done = run_process("diff", write("a.pkl"), write("b.pkl", 5), "--fail-over", "5%")
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "a.pkl: nothing was recorded" in done.stderr
+
+
+def test_an_output_that_cannot_hold_a_character_gets_an_escape(write):
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = run_process("diff", write("a.pkl", 9), write("b.pkl", 5), env=environment)
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert "\\u2212" in done.stdout  # the minus sign
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_a_full_disk_is_one_line(write, more):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "memtrace", "peak", write("a.pkl", 9), *more],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr == "memtrace: the output cannot be written (No space left on device)\n"
 
 
 def test_viewers_import_no_torch():
