@@ -274,7 +274,8 @@ step()
     assert [i["whole"] for i in done.meta["iterations"]] == [True, False, False, False, True]
     recording = read(str(tmp_path / "out.pkl"))
     assert not replay(recording).complete
-    assert choose_window(find_windows(recording, replay(recording))).index == 4
+    chosen = choose_window(find_windows(recording, replay(recording)))
+    assert chosen.index == 0  # the last one ran under the recorder's profiler
 
 
 def test_forked_children_write_nothing(tmp_path: Path) -> None:
