@@ -1,16 +1,18 @@
 """Questions asked of named lifetimes: pure functions, no input or output."""
 
 from memtrace.analysis.diff import DiffReport, report_diff
-from memtrace.analysis.peak import PeakReport, Subject, open_subject, report_peak
-from memtrace.analysis.rows import Row, Side, fold_rows, limit_rows
+from memtrace.analysis.peak import Dimension, PeakReport, Subject, open_subject, report_peak
+from memtrace.analysis.rows import Row, Side, fold_rows, layer_pattern, limit_rows
 
 __all__ = [
     "DiffReport",
+    "Dimension",
     "PeakReport",
     "Row",
     "Side",
     "Subject",
     "fold_rows",
+    "layer_pattern",
     "limit_rows",
     "open_subject",
     "report_diff",

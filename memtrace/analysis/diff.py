@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from memtrace.analysis.peak import PeakReport, Subject, report_peak
+from memtrace.analysis.peak import Dimension, PeakReport, Subject, report_peak
 from memtrace.analysis.rows import Row, Side, sort_rows
 from memtrace.timeline import Accounting
 
@@ -44,15 +44,22 @@ class DiffReport:
     rows: tuple[Row, ...]
 
 
-def report_diff(baseline: Subject, candidate: Subject) -> DiffReport:
-    """Compares the peaks of two windows in the same accounting and by the same kind of names."""
+def report_diff(
+    baseline: Subject, candidate: Subject, *, by: Dimension = "symbol", at: str | None = None
+) -> DiffReport:
+    """Compares the peaks of two windows, or another moment of each as ``report_peak`` takes it.
+
+    Both in the same accounting and by the same kind of names.
+    """
     both_allocated = all(
         subject.replay.accounting == "allocated" for subject in (baseline, candidate)
     )
     accounting: Accounting = "allocated" if both_allocated else "requested"
     operators = baseline.has_profile == candidate.has_profile
-    a = report_peak(baseline, accounting=accounting, operators=operators)
-    b = report_peak(candidate, accounting=accounting, operators=operators)
+    a, b = (
+        report_peak(subject, accounting=accounting, operators=operators, by=by, at=at)
+        for subject in (baseline, candidate)
+    )
     warnings = []
     if baseline.replay.accounting != candidate.replay.accounting:
         warnings.append(

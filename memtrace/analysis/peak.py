@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from memtrace.analysis.rows import Row, Side, sort_rows
+from memtrace.errors import MemtraceError
 from memtrace.snapshot.columns import Int64, Recording
 from memtrace.symbols import BLOCK_SLACK, Attribution, Naming, Symbol, attribute
 from memtrace.timeline import (
     Accounting,
     Check,
+    Peak,
     Replay,
     Window,
     choose_window,
@@ -30,8 +32,11 @@ from memtrace.timeline import (
     sizes,
 )
 
+Dimension = Literal["symbol", "tensor", "layer", "category", "line"]
 SLACK = Symbol(None, "", None, BLOCK_SLACK)
+NO_LAYER = "<no layer>"
 _WHERE_LIMIT = 4  # places named for a row; the rest would not be read
+_NAMES_LIMIT = 8  # … and tensors
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +108,24 @@ def _ended(recording: Recording) -> str:
 
 
 def report_peak(
-    subject: Subject, *, accounting: Accounting | None = None, operators: bool = True
+    subject: Subject,
+    *,
+    accounting: Accounting | None = None,
+    operators: bool = True,
+    by: Dimension = "symbol",
+    at: str | None = None,
 ) -> PeakReport:
-    """Names every byte alive at the window's peak.
+    """Names every byte alive at the window's peak, or at another moment.
 
     ``accounting`` asks for one (the better one there is by default); ``operators`` is passed on
-    to ``attribute``.
+    to ``attribute``; ``at`` is "forward-end", "backward-start" or an event's number.
     """
     recording, run, window = subject.recording, subject.replay, subject.window
     accounting = accounting or run.accounting
     top = peak(run, window, accounting)
+    if at is not None:
+        event = _moment(window, at, run.n_events)
+        top = Peak(event, int(run.total(accounting)[event]))
     attribution = attribute(recording, run, operators=operators)
     meta = recording.meta or {}
     checks = reconcile(recording, run)
@@ -134,46 +147,31 @@ def report_peak(
         complete=run.complete,
         reconciled=reconciled(checks),
         warnings=tuple(_warnings(subject, checks)),
-        rows=tuple(name_live(run, attribution, live(run, top.event, accounting), accounting)),
+        rows=tuple(name_live(run, attribution, live(run, top.event, accounting), accounting, by)),
     )
 
 
 def name_live(
-    run: Replay, attribution: Attribution, rows: Int64, accounting: Accounting
+    run: Replay,
+    attribution: Attribution,
+    rows: Int64,
+    accounting: Accounting,
+    by: Dimension = "symbol",
 ) -> list[Row]:
     """The live set ``rows`` (lifetime numbers) as one row a symbol, the weightiest first.
 
     A symbol's bytes are what was requested; what the blocks hold beyond that is the row
-    ``<block slack>``, so that the sum is that of the accounting.
+    ``<block slack>``, so that the sum is that of the accounting. ``by`` groups by another of the
+    lifetimes' sides instead; every row has all of them.
     """
     requested = run.lifetimes.requested[rows]
-    bytes_of: dict[Symbol, int] = defaultdict(int)
-    count_of: dict[Symbol, int] = defaultdict(int)
-    places: dict[Symbol, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    tensors: dict[Symbol, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for naming_row, size in zip(attribution.rows[rows].tolist(), requested.tolist(), strict=True):
+    groups: dict[Symbol, _Group] = defaultdict(_Group)
+    categories = attribution.categories.of(rows.tolist())
+    columns = zip(attribution.rows[rows].tolist(), requested.tolist(), categories, strict=True)
+    for naming_row, size, category in columns:
         naming = attribution.namings[naming_row]
-        symbol = naming.symbol
-        bytes_of[symbol] += size
-        count_of[symbol] += 1
-        if naming.where:
-            places[symbol][naming.where] += size
-        if text := _tensor_text(naming, size):
-            tensors[symbol][text] += 1
-    named = [
-        Row(
-            symbol,
-            (
-                Side(
-                    bytes_of[symbol],
-                    count_of[symbol],
-                    tuple(sorted(places[symbol], key=lambda w: -places[symbol][w])[:_WHERE_LIMIT]),
-                    tuple(tensors[symbol].items()),
-                ),
-            ),
-        )
-        for symbol in bytes_of
-    ]
+        groups[_key(naming, size, category, by)].add(naming, size, category)
+    named = [Row(symbol, (group.side(),)) for symbol, group in groups.items()]
     slack = int((sizes(run, accounting)[rows] - requested).sum())
     if slack:
         padded = int(np.count_nonzero(sizes(run, accounting)[rows] != requested))
@@ -181,10 +179,77 @@ def name_live(
     return sort_rows(named)
 
 
-def _tensor_text(naming: Naming, size: int) -> str:
-    """Which of a statement's tensors have this size: one, or an honest set."""
-    fitting = dict.fromkeys(t.text for t in naming.tensors if t.bytes == size)
-    return " | ".join(fitting)
+def _key(naming: Naming, size: int, category: str, by: Dimension) -> Symbol:
+    """What a lifetime is put into one row by."""
+    symbol = naming.symbol
+    if by == "symbol" or symbol.text.startswith("<"):
+        return symbol
+    if by == "category":
+        return Symbol(None, "", None, category)
+    layer = naming.layer_of(size)
+    if by == "layer":
+        return Symbol(None, "", None, layer or NO_LAYER)
+    fitting = naming.fitting(size)
+    if by == "line":
+        lines = dict.fromkeys(tensor.line for tensor in fitting if tensor.line)
+        return Symbol(None, "", None, symbol.line or " | ".join(lines) or symbol.text)
+    if not fitting:
+        return symbol
+    # Not the name: compilers give the same tensor different ones.
+    shapes = " | ".join(dict.fromkeys(tensor.text for tensor in fitting))
+    return Symbol(None, "", None, f"{layer or symbol.text} {shapes}")
+
+
+class _Group:
+    """What is summed for one row of a peak."""
+
+    def __init__(self) -> None:
+        self.bytes = self.count = 0
+        self.where: dict[str, int] = defaultdict(int)
+        self.tensors: dict[str, int] = defaultdict(int)
+        self.names: dict[str, int] = defaultdict(int)
+        self.layers: dict[str, int] = defaultdict(int)
+        self.categories: dict[str, int] = defaultdict(int)
+
+    def add(self, naming: Naming, size: int, category: str) -> None:
+        self.bytes += size
+        self.count += 1
+        if naming.where:
+            self.where[naming.where] += size
+        if fitting := naming.fitting(size):
+            self.tensors[" | ".join(dict.fromkeys(tensor.text for tensor in fitting))] += 1
+            self.names[" | ".join(dict.fromkeys(tensor.name for tensor in fitting))] += size
+        self.layers[naming.layer_of(size)] += size
+        self.categories[category] += size
+
+    def side(self) -> Side:
+        return Side(
+            self.bytes,
+            self.count,
+            tuple(text for text, _ in _most(self.where)[:_WHERE_LIMIT]),
+            tuple(self.tensors.items()),
+            tuple(text for text, _ in _most(self.names)[:_NAMES_LIMIT]),
+            _most(self.layers),
+            _most(self.categories),
+        )
+
+
+def _most(amounts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(amounts.items(), key=lambda item: -item[1]))
+
+
+def _moment(window: Window, at: str, n_events: int) -> int:
+    """The event that ``--at`` asks for. MemtraceError where the window has no such moment."""
+    found = {"forward-end": window.forward_end, "backward-start": window.backward_begin}
+    if at in found:
+        if found[at] is None:
+            raise MemtraceError(f"{window.name} has no {at}: no forward and backward were recorded")
+        return int(found[at] or 0)
+    if not at.isdecimal() or int(at) > n_events:
+        raise MemtraceError(
+            f"{at!r} is no moment; give forward-end, backward-start or an event, 0 to {n_events}"
+        )
+    return int(at)
 
 
 def _warnings(subject: Subject, checks: list[Check]) -> list[str]:

@@ -20,23 +20,37 @@ class Side:
 
     ``where``: lines of generated or user source that allocated it, most bytes first.
     ``tensors``: shapes and dtypes with how many of each are held, most bytes first.
+    ``names``: the tensors' own names, as the trace or the program calls them, most bytes first.
+    ``layers``, ``categories``: bytes of each, most first; '' where a layer is not known.
     """
 
     bytes: int = 0
     count: int = 0
     where: tuple[str, ...] = ()
     tensors: tuple[tuple[str, int], ...] = ()
+    names: tuple[str, ...] = ()
+    layers: tuple[tuple[str, int], ...] = ()
+    categories: tuple[tuple[str, int], ...] = ()
 
     def __add__(self, other: Side) -> Side:
-        tensors: dict[str, int] = defaultdict(int)
-        for text, count in (*self.tensors, *other.tensors):
-            tensors[text] += count
         return Side(
             self.bytes + other.bytes,
             self.count + other.count,
             tuple(dict.fromkeys((*self.where, *other.where))),
-            tuple(tensors.items()),
+            _add(self.tensors, other.tensors),
+            tuple(dict.fromkeys((*self.names, *other.names))),
+            _add(self.layers, other.layers),
+            _add(self.categories, other.categories),
         )
+
+
+def _add(
+    one: tuple[tuple[str, int], ...], other: tuple[tuple[str, int], ...]
+) -> tuple[tuple[str, int], ...]:
+    amounts: dict[str, int] = defaultdict(int)
+    for text, amount in (*one, *other):
+        amounts[text] += amount
+    return tuple(amounts.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +72,10 @@ class Row:
         if len(self.sides) < 2 or (self.sides[0].count and self.sides[1].count):
             return ""
         return "NEW" if self.sides[1].count else "GONE" if self.sides[0].count else ""
+
+
+# A number that is a whole part of a module's path.
+_LAYER_NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$|:| )|^\d+(?=\.|$)")
 
 
 def sort_rows(rows: Iterable[Row]) -> list[Row]:
@@ -94,8 +112,16 @@ def limit_rows(rows: Sequence[Row], top: int | None) -> list[Row]:
     return [*rows[:top], Row(OTHERS, sides)]
 
 
+def layer_pattern(layer: str) -> str:
+    """'model.layers.3.mlp' → 'model.layers.*.mlp'."""
+    return _LAYER_NUMBER.sub("*", layer)
+
+
 def _kind(symbol: Symbol) -> tuple[str, str] | None:
-    """What is left of a compiled symbol's name and operation without their numbers."""
+    """What is left of a symbol's name and operation, or of a layer's path, without its numbers."""
+    if symbol.compiler is None and symbol.name == symbol.text:
+        pattern = layer_pattern(symbol.name)
+        return (pattern, "") if pattern != symbol.name else None
     if symbol.compiler not in ("thunder", "inductor"):
         return None
     name, operation = _NUMBERED.match(symbol.name), _NUMBERED.match(symbol.operation)

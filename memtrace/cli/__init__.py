@@ -8,6 +8,8 @@ from __future__ import annotations
 import io
 import os
 import sys
+import traceback
+from typing import NoReturn
 
 import typer
 
@@ -49,10 +51,24 @@ def main() -> None:
         sys.exit(141)
     except OSError as error:
         if error.filename is not None:
-            raise
+            _fail(error)
         print(f"memtrace: the output cannot be written ({error.strerror})", file=sys.stderr)
         _drop_output()
         sys.exit(1)
+    except Exception as error:
+        _fail(error)
+
+
+def _fail(error: Exception) -> NoReturn:
+    """A fault of memtrace's own: one line that a report can be made from."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    what = " ".join(f"{type(error).__name__}: {error}".split())
+    print(
+        f"memtrace: internal error, please report it: {what} "
+        f"({os.path.basename(place.filename)}:{place.lineno})",
+        file=sys.stderr,
+    )
+    sys.exit(1)
 
 
 def _drop_output() -> None:

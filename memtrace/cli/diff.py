@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from memtrace.cli.options import (
+    AtOption,
+    ByOption,
     CaptureArgument,
     ExpandOption,
     JsonOption,
@@ -47,6 +49,8 @@ def diff(
     baseline: CaptureArgument,
     candidate: CaptureArgument,
     window: WindowOption = None,
+    by: ByOption = "symbol",
+    at: AtOption = None,
     top: TopOption = None,
     as_json: JsonOption = False,
     expand: ExpandOption = False,
@@ -74,7 +78,7 @@ def diff(
                 f"{path}: nothing was recorded in it, so there is nothing to compare; "
                 f"memtrace peak {path} says why"
             )
-    report = report_diff(*subjects)
+    report = report_diff(*subjects, by=by, at=at)
     if as_json:
         from memtrace.render.json import diff_object
 

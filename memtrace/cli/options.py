@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -24,6 +24,17 @@ WindowOption = Annotated[
 ]
 TopOption = Annotated[
     int | None, typer.Option(min=1, help="Print the N weightiest rows; the rest becomes one row.")
+]
+ByOption = Annotated[
+    Literal["symbol", "tensor", "layer", "category", "line"],
+    typer.Option(help="What a row stands for."),
+]
+AtOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MOMENT",
+        help="Another moment than the peak: forward-end, backward-start or an event's number.",
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, rows unfolded.")]
 ExpandOption = Annotated[bool, typer.Option("--expand", help="Open rows of repeated layers.")]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import typer
 
 from memtrace.cli.options import (
+    AtOption,
+    ByOption,
     CaptureArgument,
     ExpandOption,
     JsonOption,
@@ -24,6 +26,8 @@ def register(app: typer.Typer) -> None:
 def peak(
     capture: CaptureArgument,
     window: WindowOption = None,
+    by: ByOption = "symbol",
+    at: AtOption = None,
     top: TopOption = None,
     as_json: JsonOption = False,
     expand: ExpandOption = False,
@@ -31,7 +35,7 @@ def peak(
     """Say what the peak of one recording consists of, symbol by symbol."""
     from memtrace.analysis import report_peak
 
-    report = report_peak(load_subject(capture, window))
+    report = report_peak(load_subject(capture, window), by=by, at=at)
     if as_json:
         from memtrace.render.json import peak_object
 

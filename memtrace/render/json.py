@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from memtrace.analysis import DiffReport, PeakReport, Row, limit_rows
+from memtrace.analysis import DiffReport, PeakReport, Row, layer_pattern, limit_rows
 
 SCHEMA = 1
 
@@ -69,9 +69,20 @@ def _peak_sizes(row: Row) -> dict[str, Any]:
     return {
         "bytes": side.bytes,
         "count": side.count,
+        "layer": _one(side.layers),
+        "category": _one(side.categories),
         "where": list(side.where),
         "tensors": dict(side.tensors),
+        "names": list(side.names),
+        "layers": dict(side.layers),
+        "categories": dict(side.categories),
     }
+
+
+def _one(amounts: Sequence[tuple[str, int]]) -> str | None:
+    """The one thing that all bytes are of, repeated layers as one; None where they differ."""
+    found = {layer_pattern(text) if len(amounts) > 1 else text for text, _ in amounts}
+    return (found.pop() or None) if len(found) == 1 else None
 
 
 def _diff_sizes(row: Row) -> dict[str, Any]:
@@ -83,8 +94,14 @@ def _diff_sizes(row: Row) -> dict[str, Any]:
         "baseline_count": a.count,
         "candidate_count": b.count,
         "status": row.status or None,
+        "layer": _one((a + b).layers),
+        "category": _one((a + b).categories),
         "baseline_where": list(a.where),
         "candidate_where": list(b.where),
         "baseline_tensors": dict(a.tensors),
         "candidate_tensors": dict(b.tensors),
+        "baseline_names": list(a.names),
+        "candidate_names": list(b.names),
+        "baseline_categories": dict(a.categories),
+        "candidate_categories": dict(b.categories),
     }

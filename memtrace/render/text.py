@@ -9,7 +9,15 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from memtrace.analysis import DiffReport, PeakReport, Row, Side, fold_rows, limit_rows
+from memtrace.analysis import (
+    DiffReport,
+    PeakReport,
+    Row,
+    Side,
+    fold_rows,
+    layer_pattern,
+    limit_rows,
+)
 from memtrace.render.units import clean, format_bytes, format_delta, format_exact
 from memtrace.symbols import Symbol
 
@@ -115,15 +123,19 @@ def _symbol(row: Row) -> Text:
         text.append(f" · {len(row.members)} ×", style="bold")
     if row.status:
         text.append(f"  {row.status}", style=_MORE if row.status == "NEW" else _LESS)
+    # The shapes are in a tensor's own row; there the names say more.
+    shaped = row.symbol.compiler is None and row.symbol.text.endswith("]")
     for side in row.sides[::-1]:
         if side.tensors:
-            text.append(f"\n  {clean(_tensors(side))}", style="dim")
+            text.append(f"\n  {clean(_names(row) if shaped else _tensors(side))}", style="dim")
             break
     return text
 
 
 def _folded(row: Row) -> Symbol:
-    """The row's symbol with all its members' numbers: 'nvFusion2, 6, 10, 14'."""
+    """The row's symbol with all its members' numbers: 'nvFusion2, 6, 10, 14', 'layers.*.mlp'."""
+    if row.members and row.symbol.compiler is None:
+        return replace(row.symbol, name=layer_pattern(row.symbol.name))
     names = list(dict.fromkeys(symbol.name for symbol in row.members))
     operations = list(dict.fromkeys(symbol.operation for symbol in row.members))
     return replace(
@@ -146,6 +158,15 @@ def _tensors(side: Side, most: int = 4) -> str:
     if len(side.tensors) > most:
         parts.append(f"{len(side.tensors) - most} more shapes")
     return ", ".join(parts)
+
+
+def _names(row: Row, most: int = 4) -> str:
+    """'buf19, buf52 → t1112, t1126': what the tensors are called, in A and in B."""
+    sides = []
+    for side in row.sides:
+        more = "" if len(side.names) <= most else ", …"
+        sides.append(", ".join(side.names[:most]) + more if side.names else "·")
+    return " → ".join(sides)
 
 
 def _amount(side: Side) -> str:

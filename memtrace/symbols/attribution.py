@@ -16,7 +16,8 @@ import numpy as np
 from memtrace.snapshot.columns import Frame, Int32, Recording
 from memtrace.symbols import eager, inductor, thunder
 from memtrace.symbols.alignment import align
-from memtrace.symbols.owners import find_owned, name_owned
+from memtrace.symbols.categories import Categories
+from memtrace.symbols.owners import carry_owned, find_owned, name_owned
 from memtrace.symbols.phases import Phases
 from memtrace.symbols.profiled import Operators, match_memory
 from memtrace.symbols.sources import Sources
@@ -27,10 +28,14 @@ from memtrace.timeline import Lifetimes, Replay, find_windows
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
-    """``rows[k]`` is the naming, in ``namings``, of the replay's lifetime k; shape (lifetimes,)."""
+    """``rows[k]`` is the naming, in ``namings``, of the replay's lifetime k; shape (lifetimes,).
+
+    ``categories`` tells what part each lifetime plays.
+    """
 
     namings: list[Naming]
     rows: Int32
+    categories: Categories
 
     def of(self, lifetime: int) -> Naming:
         """The naming of one lifetime."""
@@ -70,26 +75,30 @@ def attribute(recording: Recording, replay: Replay, *, operators: bool = True) -
     ]
     found = _find_operators(recording, replay, stacks, eager_rows)
     namer = _EagerNamer(stacks, sources, found.line, operators)
-    owned = find_owned(recording, replay)
     # The first matrix product of a cuBLAS handle allocates it, for good.
     workspace = (recording.meta or {"facts": {}})["facts"].get("cublas_workspace_bytes")
-    table = _Interner()
-    before, rows = table.row(BEFORE), []
-    for k, (born, stack) in enumerate(
-        zip(lifetimes.born.tolist(), lifetimes.stack.tolist(), strict=True)
-    ):
+    named: list[Naming] = []
+    births = zip(lifetimes.born.tolist(), lifetimes.stack.tolist(), strict=True)
+    for k, (born, stack) in enumerate(births):
         if born < 0:
-            rows.append(before)
+            named.append(BEFORE)
             continue
         naming = generated[stack] or namer.name(stack, passes[k], found.operators.get(k))
-        if k in owned:
-            naming = name_owned(owned[k], naming)
-        elif k not in owned and lifetimes.requested[k] == workspace and _stays(replay, k):
+        if lifetimes.requested[k] == workspace and _stays(replay, k):
             naming = WORKSPACE if _cannot_be(naming, workspace) else naming
+        named.append(naming)
+    owned = carry_owned(find_owned(recording, replay), recording, replay, named)
+    table = _Interner()
+    rows = []
+    for k, naming in enumerate(named):
+        if k in owned:
+            naming = name_owned(owned[k], NOT_NAMED if naming is WORKSPACE else naming)
         if naming.symbol.phase is None and naming.symbol.compiler and naming is not WORKSPACE:
             naming = replace(naming, symbol=replace(naming.symbol, phase=passes[k]))
         rows.append(table.row(naming))
-    return Attribution(table.items, np.array(rows, dtype=np.int32))
+    columns = np.array(rows, dtype=np.int32)
+    categories = Categories(recording, replay, owned, table.items, columns)
+    return Attribution(table.items, columns, categories)
 
 
 def _stays(replay: Replay, lifetime: int) -> bool:

@@ -6,10 +6,13 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from memtrace.snapshot.columns import Recording
+from memtrace.symbols.alignment import align
 from memtrace.symbols.statements import Tensor
 from memtrace.symbols.table import NOT_NAMED, Naming, Symbol
-from memtrace.timeline import Replay
+from memtrace.timeline import Replay, find_windows
 from memtrace.timeline.moments import Moments
 
 _HOST = -1
@@ -43,6 +46,33 @@ def find_owned(recording: Recording, replay: Replay) -> dict[int, dict[str, Any]
             if lifetimes.born[k] < moment <= lifetimes.freed[k]:
                 found.setdefault(k, row)
     return found
+
+
+def carry_owned(
+    owned: dict[int, dict[str, Any]], recording: Recording, replay: Replay, named: list[Naming]
+) -> dict[int, dict[str, Any]]:
+    """``owned``, and the same gradients in the other iterations.
+
+    Gradients are read after one backward pass; where each iteration makes them anew, those of the
+    others are what the same symbols made in the same order.
+    """
+    born = replay.lifetimes.born
+    sizes = replay.lifetimes.requested.tolist()
+    windows = [w for w in find_windows(recording, replay) if w.kind == "iteration"]
+    members = [np.flatnonzero((born >= w.begin) & (born < w.end)).tolist() for w in windows]
+    gradients = {k for k, row in owned.items() if row["kind"] == "gradient"}
+    known = max(members, key=lambda rows: sum(k in gradients for k in rows), default=[])
+    if not gradients.intersection(known):
+        return owned
+    carried = dict(owned)
+    model = [(named[k].symbol, sizes[k]) for k in known]
+    for rows in members:
+        if rows is known:
+            continue
+        for a, b in align(model, [(named[k].symbol, sizes[k]) for k in rows]):
+            if known[a] in gradients:
+                carried.setdefault(rows[b], owned[known[a]])
+    return carried
 
 
 def name_owned(row: dict[str, Any], naming: Naming) -> Naming:
