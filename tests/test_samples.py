@@ -111,3 +111,45 @@ def test_an_allocator_without_history_is_said():
     report = report_peak(open_subject(read(str(ALLOCATORS["async"]))))
     assert report.peak_bytes == 0
     assert any("cudaMallocAsync" in text for text in report.warnings)
+
+
+def test_by_tensor_the_gap_is_the_second_copy_of_the_softmax():
+    report = report_diff(
+        subject(EAGER.format("torchcompile")), subject(EAGER.format("nvfuser")), by="tensor"
+    )
+    assert sum(row.delta for row in report.rows) == report.gap_bytes
+    rows = {row.symbol.text: row for row in report.rows}
+    for layer in (1, 2, 3):
+        place = f"model.layers.{layer}.self_attn"
+        kept = rows[f"{place} bfloat16[1, 28, 4096, 4096]"]
+        assert (kept.status, kept.delta) == ("NEW", 939_524_096)
+        assert rows[f"{place} float32[1, 28, 4096, 4096]"].delta == 0
+    first = fold_rows(report.rows)[0]
+    assert first.delta == 3 * 939_524_096
+    assert [side.names for side in first.sides] == [(), ("t1714", "t2302", "t2890")]
+
+
+@pytest.mark.parametrize("by", ["symbol", "tensor", "layer", "category", "line"])
+@pytest.mark.parametrize("at", [None, "forward-end", "backward-start", "5000"])
+def test_every_dimension_and_moment_sums_to_the_gap(by, at):
+    a, b = subject("vit-eager.pkl.gz"), subject("vit-nvfuser.pkl.gz")
+    report = report_diff(a, b, by=by, at=at)
+    assert sum(row.delta for row in report.rows) == report.gap_bytes
+    assert sum(row.sides[0].bytes for row in report.rows) == report.baseline.peak_bytes
+    for row in report.rows:
+        for side in row.sides:
+            if side.layers:
+                assert sum(amount for _, amount in side.layers) == side.bytes
+                assert sum(amount for _, amount in side.categories) == side.bytes
+
+
+def test_adamw_keeps_two_states_for_each_parameter():
+    report = report_peak(subject("gpt2-inductor.pkl.gz"), by="category")
+    sizes = {row.symbol.text: row.sides[0].bytes for row in report.rows}
+    # 67,736,832 parameters of GPT-2 at 4 layers and width 768 in f32, counted from its shapes:
+    # embeddings, layers, last norm (the head is tied to the embedding).
+    layer = 2 * 2 * 768 + 768 * 2304 + 2304 + 768 * 768 + 768 + 2 * 768 * 3072 + 3072 + 768
+    parameters = 4 * (50257 * 768 + 1024 * 768 + 4 * layer + 2 * 768)
+    assert sizes["parameter"] == parameters
+    steps = 52 * 4  # AdamW's step counts, one f32 a parameter, live on the device's host
+    assert sizes["optimizer state"] in (2 * parameters, 2 * parameters + steps)

@@ -23,6 +23,7 @@ from memtrace.symbols.profiled import Operators, match_memory
 from memtrace.symbols.sources import Sources
 from memtrace.symbols.stacks import Operator, Stacks
 from memtrace.symbols.table import BEFORE, NOT_NAMED, WORKSPACE, Naming
+from memtrace.symbols.workspaces import find_workspaces
 from memtrace.timeline import Lifetimes, Replay, find_windows
 
 
@@ -75,18 +76,16 @@ def attribute(recording: Recording, replay: Replay, *, operators: bool = True) -
     ]
     found = _find_operators(recording, replay, stacks, eager_rows)
     namer = _EagerNamer(stacks, sources, found.line, operators)
-    # The first matrix product of a cuBLAS handle allocates it, for good.
-    workspace = (recording.meta or {"facts": {}})["facts"].get("cublas_workspace_bytes")
     named: list[Naming] = []
     births = zip(lifetimes.born.tolist(), lifetimes.stack.tolist(), strict=True)
     for k, (born, stack) in enumerate(births):
         if born < 0:
             named.append(BEFORE)
-            continue
-        naming = generated[stack] or namer.name(stack, passes[k], found.operators.get(k))
-        if lifetimes.requested[k] == workspace and _stays(replay, k):
-            naming = WORKSPACE if _cannot_be(naming, workspace) else naming
-        named.append(naming)
+        else:
+            operator = found.operators.get(k)
+            named.append(generated[stack] or namer.name(stack, passes[k], operator))
+    for k in find_workspaces(recording, replay, named):
+        named[k] = WORKSPACE
     owned = carry_owned(find_owned(recording, replay), recording, replay, named)
     table = _Interner()
     rows = []
@@ -99,20 +98,6 @@ def attribute(recording: Recording, replay: Replay, *, operators: bool = True) -
     columns = np.array(rows, dtype=np.int32)
     categories = Categories(recording, replay, owned, table.items, columns)
     return Attribution(table.items, columns, categories)
-
-
-def _stays(replay: Replay, lifetime: int) -> bool:
-    return bool(replay.lifetimes.freed[lifetime] == replay.n_events)
-
-
-def _cannot_be(naming: Naming, size: int) -> bool:
-    """Whether an allocation of this size is nothing that its statement makes.
-
-    A frameless one that no operator names, or one of a statement whose tensors are all known.
-    """
-    if naming is NOT_NAMED:
-        return True
-    return bool(naming.tensors) and all(t.bytes not in (size, -1) for t in naming.tensors)
 
 
 def _name_generated(

@@ -95,10 +95,9 @@ class Categories:
 
     def _is_intermediate(self, k: int, naming: Naming) -> bool:
         """Made within a fusion and gone before it ends, or nothing that the fusion returns."""
-        if naming.symbol.compiler == "thunder" and not naming.symbol.operation:
+        if naming.symbol.compiler == "thunder" and "Fusion" in naming.symbol.name:
             known = naming.tensors and all(t.bytes >= 0 for t in naming.tensors)
-            fusion = "Fusion" in naming.symbol.name
-            return bool(fusion and known and not naming.fitting(int(self._lifetimes.requested[k])))
+            return bool(known and not naming.fitting(int(self._lifetimes.requested[k])))
         made = self._generated(int(self._lifetimes.stack[k]))
         return bool(made) and made == self._generated(int(self._lifetimes.free_stack[k]))
 

@@ -19,9 +19,6 @@ from memtrace.symbols.table import Naming, Symbol, short_path
 _CACHE_FILE = re.compile(r"(?:^|/)(?:torchinductor_[^/]+|inductor_cache|torchinductor)/.*\.py$")
 _HASHED_FILE = re.compile(r"/(?P<folder>[a-z2-7]{2})/c(?P=folder)[a-z2-7]{20,}\.py$")
 _AOT_ID = re.compile(r"^# AOT ID: \['(?P<number>\d+)_(?P<kind>\w+)'\]")
-_EMPTY = re.compile(
-    r"^empty_strided(?:_\w+)?\(\((?P<shape>[\d, ]*)\),\s*\([\d, ]*\),\s*torch\.(?P<dtype>\w+)\)"
-)
 _PHASES = {"forward": "forward", "backward": "backward", "inference": "forward"}
 _LOOK_AHEAD = 40  # lines between a buffer and the kernel that first fills it
 _COMMENT_ABOVE = 6  # lines between the comment on a kernel and its call
@@ -54,14 +51,12 @@ def buffer_at(frames: Sequence[Frame], sources: Sources) -> tuple[Tensor, ...]:
     for frame in frames:
         if not is_output_file(frame.filename):
             continue
-        statement = sources.statement(frame.filename, frame.line)
-        if statement is None or len(statement.outputs) != 1:
+        source = sources.source(frame.filename)
+        statement = source.statements.get(frame.line)
+        if statement is None or not statement.callee.startswith("empty_strided"):
             return ()
-        value = statement.text.partition("=")[2].strip()
-        if made := _EMPTY.match(value):
-            shape = tuple(int(part) for part in made["shape"].split(",") if part.strip())
-            return (Tensor(statement.outputs[0], shape, made["dtype"]),)
-        return ()
+        made = source.buffers.get(statement.outputs[0])
+        return (made,) if made is not None else ()
     return ()
 
 

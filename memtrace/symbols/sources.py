@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,6 +10,9 @@ from typing import Any
 from memtrace.symbols.dataflow import NOWHERE, Place, find_places, parameter_place
 from memtrace.symbols.statements import Source, Statement, Tensor, parse_source
 from memtrace.symbols.table import short_path
+
+_INDUCTOR_FORWARD = re.compile(r"^# AOT ID: \['\d+_forward'\]")
+_VIEW = re.compile(r"reinterpret_tensor\((?P<name>\w+), \((?P<shape>[\d, ]*)\)[^)]*\)[^)]*\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,9 @@ class Sources:
         self._tensors: dict[str, dict[str, Tensor]] = {}
         for module in meta.get("thunder") or []:
             self._add_module(module)
+        for filename, text in self._texts.items():
+            if _INDUCTOR_FORWARD.match(text):
+                self.results += self._returned(filename)
 
     def _add_module(self, module: Mapping[str, Any]) -> None:
         # A fusion's outputs carry no type comment where they are made, but one where the backward
@@ -68,6 +75,22 @@ class Sources:
             if trace["phase"] == "forward":
                 names = dict.fromkeys(tensor["name"] for tensor in trace["outputs"])
                 self.results += tuple(tensors[name] for name in names if name in tensors)
+
+    def _returned(self, filename: str) -> tuple[Tensor, ...]:
+        """The buffers that Inductor's forward returns: results, and what it saves for backward."""
+        source = self.source(filename)
+        returns = [s.text for s in source.statements.values() if s.text.startswith("return (")]
+        found = []
+        for text in returns:
+            for view in _VIEW.finditer(text):
+                base = source.buffers.get(view["name"])
+                if base is not None:
+                    shape = tuple(int(n) for n in view["shape"].split(",") if n.strip())
+                    found.append(replace(base, shape=shape))
+            for name in _VIEW.sub("", text).replace("(", ",").replace(")", ",").split(","):
+                if (made := source.buffers.get(name.strip())) is not None:
+                    found.append(made)
+        return tuple(found)
 
     def region(self, filename: str) -> Region | None:
         """The program and pass a Thunder file belongs to, None where the capture does not say."""

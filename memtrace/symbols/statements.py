@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _NAME = r"[A-Za-z_]\w*"
 _ASSIGNMENT = re.compile(
@@ -26,6 +26,12 @@ _TYPE = re.compile(
 )
 # Inductor's '# Topologically Sorted Source Nodes: [t208, t210], Original ATen: [aten.view]'
 _SOURCE_NODES = re.compile(r"Source Nodes: \[(?P<names>[^\]]*)\]")
+_EMPTY = re.compile(
+    r"^empty_strided(?:_\w+)?\(\((?P<shape>[\d, ]*)\),\s*\([\d, ]*\),\s*torch\.(?P<dtype>\w+)\)"
+)
+_REUSE = re.compile(
+    r"^(?:reinterpret_tensor\((?P<name>\w+), \((?P<shape>[\d, ]*)\)|(?P<other>\w+)(?:;|$))"
+)
 _WORD = re.compile(_NAME)
 
 THUNDER_DTYPES = {
@@ -83,7 +89,8 @@ class Source:
     """A generated file, by line number.
 
     ``tensors`` are those its comments describe, ``makers`` the statement that first makes a name,
-    ``nodes`` the names of the operations that Inductor's comments give for the kernel below.
+    ``nodes`` the names of the operations that Inductor's comments give for the kernel below,
+    ``buffers`` what Inductor allocates, and what it calls the same memory later.
     """
 
     filename: str
@@ -91,6 +98,7 @@ class Source:
     tensors: dict[str, Tensor]
     makers: dict[str, Statement]
     nodes: dict[int, tuple[str, ...]]
+    buffers: dict[str, Tensor]
 
 
 def parse_source(filename: str, text: str) -> Source:
@@ -99,10 +107,11 @@ def parse_source(filename: str, text: str) -> Source:
     tensors: dict[str, Tensor] = {}
     makers: dict[str, Statement] = {}
     nodes: dict[int, tuple[str, ...]] = {}
+    buffers: dict[str, Tensor] = {}
     origin: tuple[str, int] | None = None
     for number, line in enumerate(text.split("\n"), start=1):
         for found in _TYPE.finditer(line):
-            shape = tuple(int(part) for part in found["shape"].split(",") if part.strip())
+            shape = _shape(found["shape"])
             dtype = THUNDER_DTYPES.get(found["dtype"], found["dtype"])
             tensors[found["name"]] = Tensor(found["name"], shape, dtype)
         if not line.strip():
@@ -117,8 +126,10 @@ def parse_source(filename: str, text: str) -> Source:
         statement = statements[number] = _parse_line(number, line, origin)
         for name in statement.outputs:
             makers.setdefault(name, statement)
+        if (made := _buffer(statement, buffers)) is not None:
+            buffers[made.name] = made
         origin = None
-    return Source(filename, statements, tensors, makers, nodes)
+    return Source(filename, statements, tensors, makers, nodes, buffers)
 
 
 def _parse_line(number: int, line: str, origin: tuple[str, int] | None) -> Statement:
@@ -142,6 +153,26 @@ def _parse_line(number: int, line: str, origin: tuple[str, int] | None) -> State
         origin,
         code.strip(),
     )
+
+
+def _buffer(statement: Statement, known: dict[str, Tensor]) -> Tensor | None:
+    """The buffer an Inductor line makes: 'buf19 = empty_strided_cuda((4, 8), (8, 1), torch.f…)',
+    or 'buf20 = buf19', or 'buf20 = reinterpret_tensor(buf19, (32, ), …)', the same memory."""
+    if len(statement.outputs) != 1:
+        return None
+    name, value = statement.outputs[0], statement.text.partition("=")[2].strip()
+    if made := _EMPTY.match(value):
+        return Tensor(name, _shape(made["shape"]), made["dtype"])
+    if view := _REUSE.match(value):
+        base = known.get(view["name"] or view["other"])
+        shape = _shape(view["shape"]) if view["shape"] is not None else None
+        if base is not None:
+            return replace(base, name=name, shape=base.shape if shape is None else shape)
+    return None
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(",") if part.strip())
 
 
 def _names(text: str) -> tuple[str, ...]:
