@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from memtrace.analysis import fold_rows, open_subject, report_diff, report_peak
+from memtrace.analysis import fold_rows, open_subject, report_diff, report_peak, report_show
+from memtrace.errors import MemtraceError
 from memtrace.snapshot import read
 from memtrace.symbols import BEFORE_RECORDING, UNATTRIBUTED
 from memtrace.timeline import find_windows, reconcile
@@ -153,3 +154,38 @@ def test_adamw_keeps_two_states_for_each_parameter():
     assert sizes["parameter"] == parameters
     steps = 52 * 4  # AdamW's step counts, one f32 a parameter, live on the device's host
     assert sizes["optimizer state"] in (2 * parameters, 2 * parameters + steps)
+
+
+def test_a_tensor_is_shown_with_who_makes_uses_and_frees_it():
+    (shown,) = report_show(subject(EAGER.format("nvfuser")), "t1714").shown
+    assert (shown.bytes, shown.layer) == (939_524_096, "model.layers.1.self_attn")
+    assert shown.category == "saved for backward"
+    assert shown.alive_at_peak
+    life = shown.life
+    assert life.producer.text == "[t1700, t1714] = nvFusion6(t3534, attention_mask)"
+    assert [line.text for line in life.consumers] == [
+        "t3535 = torch.matmul(t1714, t1647)",
+        "t3649 = torch.permute(t1714, (0, 1, 3, 2))",
+        "t3606 = torch.matmul(t3649, t3690)",  # the permuted view is the same memory
+    ]
+    assert life.freed.text == "del t3649, t3690"
+    assert life.idle_lines == 1
+
+
+def test_a_symbol_is_not_a_part_of_another_ones_name():
+    report = report_show(subject(EAGER.format("nvfuser")), "nvFusion2")
+    assert {one.symbol for one in report.shown} == {"Qwen2ForCausalLM/forward nvFusion2"}
+    assert report.bytes_at_peak == 3 * 939_524_096
+
+
+def test_a_layer_shows_all_within_it():
+    layers = {
+        one.layer for one in report_show(subject("vit-eager.pkl.gz"), "vit.layers.2.mlp").shown
+    }
+    assert {"vit.layers.2.mlp.fc1", "vit.layers.2.mlp.fc2"} <= layers
+    assert all(layer.startswith("vit.layers.2.mlp") for layer in layers)
+
+
+def test_what_is_not_there_suggests_what_is():
+    with pytest.raises(MemtraceError, match=r"named 'nvFusion99'; there are, for example: \w+"):
+        report_show(subject(EAGER.format("nvfuser")), "nvFusion99")

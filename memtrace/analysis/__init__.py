@@ -3,12 +3,15 @@
 from memtrace.analysis.diff import DiffReport, report_diff
 from memtrace.analysis.peak import Dimension, PeakReport, Subject, open_subject, report_peak
 from memtrace.analysis.rows import Row, Side, fold_rows, layer_pattern, limit_rows
+from memtrace.analysis.show import Shown, ShowReport, report_show
 
 __all__ = [
     "DiffReport",
     "Dimension",
     "PeakReport",
     "Row",
+    "ShowReport",
+    "Shown",
     "Side",
     "Subject",
     "fold_rows",
@@ -17,4 +20,5 @@ __all__ = [
     "open_subject",
     "report_diff",
     "report_peak",
+    "report_show",
 ]

@@ -124,7 +124,7 @@ def report_peak(
     accounting = accounting or run.accounting
     top = peak(run, window, accounting)
     if at is not None:
-        event = _moment(window, at, run.n_events)
+        event = _moment(subject, at)
         top = Peak(event, int(run.total(accounting)[event]))
     attribution = attribute(recording, run, operators=operators)
     meta = recording.meta or {}
@@ -238,16 +238,20 @@ def _most(amounts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(amounts.items(), key=lambda item: -item[1]))
 
 
-def _moment(window: Window, at: str, n_events: int) -> int:
+def _moment(subject: Subject, at: str) -> int:
     """The event that ``--at`` asks for. MemtraceError where the window has no such moment."""
+    path, window, last = subject.recording.path, subject.window, subject.replay.n_events
     found = {"forward-end": window.forward_end, "backward-start": window.backward_begin}
     if at in found:
-        if found[at] is None:
-            raise MemtraceError(f"{window.name} has no {at}: no forward and backward were recorded")
-        return int(found[at] or 0)
-    if not at.isdecimal() or int(at) > n_events:
+        event = found[at]
+        if event is None:
+            raise MemtraceError(
+                f"{path}: {window.name} has no {at}: no backward pass was seen in it"
+            )
+        return event
+    if not at.isdecimal() or int(at) > last:
         raise MemtraceError(
-            f"{at!r} is no moment; give forward-end, backward-start or an event, 0 to {n_events}"
+            f"{path}: {at!r} is no moment; give forward-end, backward-start or an event, 0 to {last}"
         )
     return int(at)
 

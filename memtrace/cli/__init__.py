@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import typer
 
-from memtrace.cli import diff, peak, record
+from memtrace.cli import diff, peak, record, show
 from memtrace.errors import MemtraceError
 
 app = typer.Typer(
@@ -29,6 +29,7 @@ app = typer.Typer(
 record.register(app)
 peak.register(app)
 diff.register(app)
+show.register(app)
 
 
 def main() -> None:

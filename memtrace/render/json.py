@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
-from memtrace.analysis import DiffReport, PeakReport, Row, layer_pattern, limit_rows
+from memtrace.analysis import (
+    DiffReport,
+    PeakReport,
+    Row,
+    ShowReport,
+    layer_pattern,
+    limit_rows,
+)
 
 SCHEMA = 1
 
@@ -25,6 +33,18 @@ def diff_object(report: DiffReport, top: int | None = None) -> dict[str, Any]:
         "differences": list(report.differences),
         "warnings": list(report.warnings),
         "rows": _rows(report.rows, top, _diff_sizes),
+    }
+
+
+def show_object(report: ShowReport, top: int | None = None) -> dict[str, Any]:
+    """``memtrace show --json``: the lifetimes, those alive at the peak first."""
+    return {
+        "schema": SCHEMA,
+        "name": report.name,
+        "window": report.window,
+        "bytes_at_peak": report.bytes_at_peak,
+        "count": len(report.shown),
+        "lifetimes": [asdict(one) for one in report.shown[:top]],
     }
 
 

@@ -13,14 +13,18 @@ from memtrace.analysis import (
     DiffReport,
     PeakReport,
     Row,
+    Shown,
+    ShowReport,
     Side,
     fold_rows,
     layer_pattern,
     limit_rows,
 )
 from memtrace.render.units import clean, format_bytes, format_delta, format_exact
-from memtrace.symbols import Symbol
+from memtrace.symbols import Line, Symbol
 
+_CONSUMERS = 3  # uses of a tensor that are printed; the last one always is
+_LINE_WIDTH = 160  # characters of a source line
 _MORE = "red"
 _LESS = "green"
 
@@ -79,6 +83,60 @@ def print_diff(
         style="bold",
     )
     console.print(table)
+
+
+def print_show(console: Console, report: ShowReport, *, top: int | None = None) -> None:
+    """The lifetimes of a name, alike ones once: who makes, uses and frees them."""
+    alike: dict[object, list[Shown]] = {}
+    for one in report.shown:
+        key = (one.symbol, one.tensor, one.layer, one.category, one.alive_at_peak, one.life)
+        alike.setdefault(key, []).append(one)
+    console.print(
+        Text.assemble(
+            (clean(report.name), "bold"),
+            f" in {clean(report.window)}: {len(report.shown)} lifetimes, "
+            f"{format_bytes(report.bytes_at_peak)} alive at the peak",
+        )
+    )
+    groups = list(alike.values())
+    for group in groups[:top]:
+        _print_lifetimes(console, group)
+    if top is not None and len(groups) > top:
+        console.print(Text(f"\n… and {len(groups) - top} more; see --top", style="dim"))
+
+
+def _print_lifetimes(console: Console, group: list[Shown]) -> None:
+    one, life = group[0], group[0].life
+    many = f"{len(group)} × " if len(group) > 1 else ""
+    console.print(
+        Text(f"\n{many}{format_bytes(one.bytes)}  {clean(one.tensor or one.symbol)}", "bold")
+    )
+    rows = [
+        ("symbol", one.symbol),
+        ("layer", one.layer),
+        ("category", one.category + ("" if one.alive_at_peak else ", not alive at the peak")),
+        ("lives", f"from {one.born} to {one.freed}"),
+        ("made by", _line(life.producer)),
+        *(("used by", _line(line)) for line in life.consumers[:_CONSUMERS]),
+        ("freed by", _line(life.freed) if life.freed else "nothing in the recording"),
+    ]
+    if len(life.consumers) > _CONSUMERS:
+        last = _line(life.consumers[-1])
+        rows.insert(-1, ("last used by", f"{last} ({len(life.consumers)} uses in all)"))
+    if life.idle_lines > 1:
+        rows.append(("", f"freed {life.idle_lines} lines after its last use"))
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="dim", no_wrap=True, justify="right")
+    table.add_column(overflow="fold")
+    for name, value in rows:
+        if value:
+            table.add_row(name, Text(clean(value)))
+    console.print(table)
+
+
+def _line(line: Line) -> str:
+    text = line.text if len(line.text) <= _LINE_WIDTH else f"{line.text[:_LINE_WIDTH]}…"
+    return f"{line.where}  {text}" if text else line.where
 
 
 def _heading(report: PeakReport, letter: str = "") -> RenderableType:

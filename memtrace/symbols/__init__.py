@@ -1,6 +1,7 @@
 """Says which symbol each lifetime belongs to."""
 
 from memtrace.symbols.attribution import Attribution, attribute
+from memtrace.symbols.lives import Life, Line, read_life
 from memtrace.symbols.table import (
     BEFORE_RECORDING,
     BLOCK_SLACK,
@@ -14,7 +15,10 @@ __all__ = [
     "BLOCK_SLACK",
     "UNATTRIBUTED",
     "Attribution",
+    "Life",
+    "Line",
     "Naming",
     "Symbol",
     "attribute",
+    "read_life",
 ]

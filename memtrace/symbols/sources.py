@@ -11,6 +11,15 @@ from memtrace.symbols.dataflow import NOWHERE, Place, find_places, parameter_pla
 from memtrace.symbols.statements import Source, Statement, Tensor, parse_source
 from memtrace.symbols.table import short_path
 
+# Operations whose result may be the memory of their input.
+_VIEWS = frozenset(
+    {
+        "permute", "transpose", "reshape", "view", "expand", "squeeze", "unsqueeze", "getitem",
+        "t", "contiguous", "to", "slice", "broadcast_in_dim", "flatten", "unflatten", "movedim",
+        "narrow", "select", "split", "chunk", "unbind", "detach", "reinterpret_tensor",
+        "stride_order",
+    }
+)  # fmt: skip
 _INDUCTOR_FORWARD = re.compile(r"^# AOT ID: \['\d+_forward'\]")
 _VIEW = re.compile(r"reinterpret_tensor\((?P<name>\w+), \((?P<shape>[\d, ]*)\)[^)]*\)[^)]*\)")
 
@@ -34,6 +43,7 @@ class Sources:
         meta = meta or {}
         self._texts: Mapping[str, str] = meta.get("sources") or {}
         self._parsed: dict[str, Source] = {}
+        self._full: dict[str, str] = {}
         self._fx = {
             filename: {node["line"]: node for node in nodes}
             for filename, nodes in (meta.get("fx") or {}).items()
@@ -102,6 +112,12 @@ class Sources:
             self._parsed[filename] = parse_source(filename, self._texts.get(filename, ""))
         return self._parsed[filename]
 
+    def full_name(self, short: str) -> str:
+        """The whole name of a generated file that a ``where`` names shortly."""
+        if not self._full:
+            self._full = {short_path(filename): filename for filename in self._texts}
+        return self._full.get(short, short)
+
     def text(self, filename: str) -> str:
         """The whole text of a generated file, '' where the capture does not hold it."""
         return self._texts.get(filename, "")
@@ -126,6 +142,32 @@ class Sources:
             if found != NOWHERE:
                 return found
         return NOWHERE
+
+    def uses(self, filename: str, name: str) -> list[tuple[str, int, str]]:
+        """(file, line, text) of the statements that read a tensor, forward before backward.
+
+        In the file where it is made, and in all traces of the program that the file belongs to;
+        what reads a view of the tensor reads the tensor.
+        """
+        region = self._regions.get(filename)
+        order = {"forward": 0, "backward": 1}
+        files = [filename]
+        if region is not None:
+            files = sorted(
+                (f for f, r in self._regions.items() if r.module == region.module and not r.symbol),
+                key=lambda f: order.get(self._regions[f].phase, 2),
+            )
+        names = {name}
+        found = []
+        for file in files:
+            for number, statement in sorted(self.source(file).statements.items()):
+                if not statement.callee or names.isdisjoint(statement.arguments):
+                    continue
+                if names.isdisjoint(statement.outputs):
+                    found.append((file, number, statement.text))
+                if _operation_name(statement.callee) in _VIEWS:
+                    names.update(statement.outputs)  # the same memory under another name
+        return found
 
     def node_place(self, names: Sequence[str]) -> Place:
         """The place of the last of several nodes, in the FX graph that has most of them."""
@@ -152,6 +194,12 @@ class Sources:
         # What runs in the root module itself has no path; its class says what it is.
         layer = node["module"] or node["module_class"] or self.root
         return Place(layer, f"{short_path(path)}:{number}" if path else "")
+
+
+def _operation_name(callee: str) -> str:
+    """'torch.permute' → 'permute', 'torch_prims_reshape_impl' → 'reshape'."""
+    name = callee.rpartition(".")[2]
+    return name.removeprefix("torch_prims_").removeprefix("torch_").removesuffix("_impl")
 
 
 def _root(meta: Mapping[str, Any]) -> str:

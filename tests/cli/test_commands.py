@@ -109,7 +109,7 @@ def test_bad_files_are_one_line_and_exit_1(tmp_path, content):
     assert "bad.pkl" in done.stderr
 
 
-@pytest.mark.parametrize("command", ["record", "peak", "diff"])
+@pytest.mark.parametrize("command", ["record", "peak", "diff", "show"])
 def test_every_command_has_help_with_an_example(command):
     result = run(command, "--help")
     assert result.exit_code == 0
@@ -148,6 +148,31 @@ def test_a_full_disk_is_one_line(write, more):
         )  # fmt: skip
     assert done.returncode == 1
     assert done.stderr == "memtrace: the output cannot be written (No space left on device)\n"
+
+
+def test_show_json(write):
+    found = json.loads(run("show", write("a.pkl", 100, 200), "f", "--json", "--top", "1").stdout)
+    assert (found["count"], found["bytes_at_peak"]) == (2, 300)
+    (shown,) = found["lifetimes"]
+    assert shown["bytes"] == 200
+    assert shown["life"]["producer"]["where"] == "a/b.py:1"
+    assert shown["life"]["freed"] is None
+
+
+def test_show_of_nothing_is_one_line(write):
+    done = run_process("show", write("a.pkl", 100), "nvFusion0")
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "a.pkl" in done.stderr
+    assert "nvFusion0" in done.stderr
+
+
+@pytest.mark.parametrize("at", ["soon", "99", "forward-end"])
+def test_a_moment_that_is_not_there(write, at):
+    done = run_process("peak", write("a.pkl", 100), "--at", at)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert at in done.stderr
 
 
 def test_viewers_import_no_torch():
