@@ -251,7 +251,7 @@ def _moment(subject: Subject, at: str) -> int:
         return event
     if not at.isdecimal() or int(at) > last:
         raise MemtraceError(
-            f"{path}: {at!r} is no moment; give forward-end, backward-start or an event, 0 to {last}"
+            f"{path}: {at!r} is no moment; give forward-end, backward-start or an event (≤ {last})"
         )
     return int(at)
 

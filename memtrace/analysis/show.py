@@ -59,8 +59,8 @@ def report_show(subject: Subject, name: str) -> ShowReport:
     chosen = [k for k in inside.tolist() if _is_named(attribution, k, _size(subject, k), name)]
     if not chosen:
         raise MemtraceError(
-            f"{recording.path}: nothing alive in {window.name} is named {name!r}; there are, for example: "
-            + ", ".join(_examples(subject, attribution, inside.tolist()))
+            f"{recording.path}: nothing alive in {window.name} is named {name!r}; there are, for "
+            "example: " + ", ".join(_examples(subject, attribution, inside.tolist()))
         )
     accounting = run.accounting
     top = peak(run, window, accounting).event
