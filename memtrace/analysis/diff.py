@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from memtrace.analysis.matching import join_rows
 from memtrace.analysis.peak import Dimension, PeakReport, Subject, report_peak
-from memtrace.analysis.rows import Row, Side, sort_rows
+from memtrace.analysis.rows import Row
 from memtrace.timeline import Accounting
 
 # Facts whose difference between two runs matters to memory, and how a person calls them.
@@ -76,17 +77,6 @@ def report_diff(
         differences=tuple(_differences(a.facts, b.facts)),
         warnings=tuple(warnings),
         rows=tuple(join_rows(a.rows, b.rows)),
-    )
-
-
-def join_rows(baseline: tuple[Row, ...], candidate: tuple[Row, ...]) -> list[Row]:
-    """One row for each symbol of either side; what is not there holds no bytes."""
-    nothing = Side()
-    left = {row.symbol: row.sides[0] for row in baseline}
-    right = {row.symbol: row.sides[0] for row in candidate}
-    return sort_rows(
-        Row(symbol, (left.get(symbol, nothing), right.get(symbol, nothing)))
-        for symbol in {**left, **right}
     )
 
 

@@ -55,11 +55,16 @@ def _add(
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A symbol and its sides; ``members`` are the symbols folded into it, empty if it is one."""
+    """A symbol and its sides.
+
+    ``members`` are the symbols folded into it, empty if it is one. ``renamed`` is what the baseline
+    calls the same thing, None where the names are equal.
+    """
 
     symbol: Symbol
     sides: tuple[Side, ...]
     members: tuple[Symbol, ...] = ()
+    renamed: Symbol | None = None
 
     @property
     def delta(self) -> int:
@@ -93,7 +98,7 @@ def fold_rows(rows: Sequence[Row]) -> list[Row]:
     groups: dict[object, list[Row]] = defaultdict(list)
     for row in rows:
         symbol = row.symbol
-        kind = _kind(symbol)
+        kind = numbered_kind(symbol)
         sizes = tuple((side.bytes, side.count) for side in row.sides)
         place = (symbol.compiler, symbol.module, symbol.phase, symbol.line)
         groups[(kind, place, sizes) if kind else id(row)].append(row)
@@ -117,7 +122,7 @@ def layer_pattern(layer: str) -> str:
     return _LAYER_NUMBER.sub("*", layer)
 
 
-def _kind(symbol: Symbol) -> tuple[str, str] | None:
+def numbered_kind(symbol: Symbol) -> tuple[str, str] | None:
     """What is left of a symbol's name and operation, or of a layer's path, without its numbers."""
     if symbol.compiler is None and symbol.name == symbol.text:
         pattern = layer_pattern(symbol.name)
@@ -133,7 +138,8 @@ def _kind(symbol: Symbol) -> tuple[str, str] | None:
     )
 
 
-def _numbers(row: Row) -> tuple[int, ...]:
+def number_of(row: Row) -> tuple[int, ...]:
+    """The numbers in a symbol's name and operation, 0 where there is none."""
     found = (_NUMBERED.match(text) for text in (row.symbol.name, row.symbol.operation))
     return tuple(int(match["number"]) if match else 0 for match in found)
 
@@ -141,7 +147,7 @@ def _numbers(row: Row) -> tuple[int, ...]:
 def _merge(group: list[Row]) -> Row:
     if len(group) == 1:
         return group[0]
-    ordered = sorted(group, key=_numbers)
+    ordered = sorted(group, key=number_of)
     sides = tuple(
         sum((row.sides[k] for row in ordered[1:]), ordered[0].sides[k])
         for k in range(len(ordered[0].sides))

@@ -114,6 +114,7 @@ def _diff_sizes(row: Row) -> dict[str, Any]:
         "baseline_count": a.count,
         "candidate_count": b.count,
         "status": row.status or None,
+        "baseline_symbol": row.renamed.text if row.renamed else None,
         "layer": _one((a + b).layers),
         "category": _one((a + b).categories),
         "baseline_where": list(a.where),

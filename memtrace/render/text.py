@@ -179,6 +179,8 @@ def _symbol(row: Row) -> Text:
     text = Text(clean(_folded(row).text))
     if row.members:
         text.append(f" · {len(row.members)} ×", style="bold")
+    if row.renamed:
+        text.append(f"  ({clean(row.renamed.name)} in A)", style="dim")
     if row.status:
         text.append(f"  {row.status}", style=_MORE if row.status == "NEW" else _LESS)
     # The shapes are in a tensor's own row; there the names say more.

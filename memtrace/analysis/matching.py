@@ -1,0 +1,81 @@
+"""The same thing in two recordings.
+
+Most symbols have the same name on every run of a program. Fusions and kernels are numbered by their
+place, so an operation more in front of them gives them all other numbers: these are matched by what
+they hold (shapes, dtypes and layers) before their names count. Matching pairs rows; it never moves
+a byte between them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable
+
+from memtrace.analysis.rows import Row, Side, number_of, numbered_kind, sort_rows
+
+
+def join_rows(baseline: Iterable[Row], candidate: Iterable[Row]) -> list[Row]:
+    """One row for each pair that is the same, and for what one side alone has.
+
+    A pair bears the candidate's symbol; ``renamed`` is the baseline's, where it is another.
+    """
+    left = sorted(baseline, key=number_of)
+    right = sorted(candidate, key=number_of)
+    joined: list[Row] = []
+    for key in (_same, _alike, _named):
+        left, right = _pair(left, right, key, joined)
+    nothing = Side()
+    joined += [Row(row.symbol, (row.sides[0], nothing)) for row in left]
+    joined += [Row(row.symbol, (nothing, row.sides[0])) for row in right]
+    return sort_rows(joined)
+
+
+def _pair(
+    left: list[Row], right: list[Row], key: Callable[[Row], Hashable | None], joined: list[Row]
+) -> tuple[list[Row], list[Row]]:
+    """Pairs rows of equal keys in order; returns what is left of both sides."""
+    waiting: dict[Hashable, list[Row]] = defaultdict(list)
+    for row in left:
+        if (found := key(row)) is not None:
+            waiting[found].append(row)
+    paired: set[int] = set()
+    rest = []
+    for row in right:
+        found = key(row)
+        partners = waiting.get(found) if found is not None else None
+        if not partners:
+            rest.append(row)
+            continue
+        partner = partners.pop(0)
+        paired.add(id(partner))
+        renamed = partner.symbol if partner.symbol != row.symbol else None
+        joined.append(Row(row.symbol, (partner.sides[0], row.sides[0]), renamed=renamed))
+    return [row for row in left if id(row) not in paired], rest
+
+
+def _holds(row: Row) -> Hashable | None:
+    """What a row's side holds and where in the model; None where that is not known."""
+    side = row.sides[0]
+    layers = frozenset(layer for layer, _ in side.layers if layer)
+    return (frozenset(side.tensors), layers) if side.tensors and layers else None
+
+
+def _same(row: Row) -> Hashable | None:
+    """The symbol, and what it holds."""
+    return (row.symbol, _holds(row))
+
+
+def _alike(row: Row) -> Hashable | None:
+    """What it holds, and the symbol without its number."""
+    kind, holds = numbered_kind(row.symbol), _holds(row)
+    symbol = row.symbol
+    if kind is None or holds is None:
+        return None
+    return (kind, symbol.compiler, symbol.module, symbol.phase, symbol.line, holds)
+
+
+def _named(row: Row) -> Hashable | None:
+    """The symbol; of a numbered one also its layers, since its number alone says nothing."""
+    if numbered_kind(row.symbol) is None:
+        return row.symbol
+    return (row.symbol, frozenset(layer for layer, _ in row.sides[0].layers))

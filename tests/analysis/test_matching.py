@@ -1,0 +1,79 @@
+"""The same thing in two recordings, under other numbers too."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memtrace.analysis.matching import join_rows
+from memtrace.analysis.rows import Row, Side
+from memtrace.symbols import Symbol
+
+
+def fusion(name, size, *tensors, layer="model.layers.0", count=1):
+    side = Side(size, count, (), tuple((text, 1) for text in tensors), (), ((layer, size),))
+    return Row(Symbol("thunder", "net", "forward", name), (side,))
+
+
+def joined(a, b):
+    return [
+        (row.symbol.name, row.renamed.name if row.renamed else "", row.delta, row.status)
+        for row in join_rows(a, b)
+    ]
+
+
+def test_fusions_renumbered_are_the_same():
+    a = [fusion("nvFusion1", 40, "f32[10]"), fusion("nvFusion2", 20, "f32[5]")]
+    b = [
+        fusion("nvFusion0", 7, "f32[1]"),
+        fusion("nvFusion2", 40, "f32[10]"),
+        fusion("nvFusion3", 20, "f32[5]"),
+    ]
+    assert joined(a, b) == [
+        ("nvFusion0", "", 7, "NEW"),
+        ("nvFusion2", "nvFusion1", 0, ""),
+        ("nvFusion3", "nvFusion2", 0, ""),
+    ]
+
+
+def test_the_same_name_and_content_come_first():
+    a = [fusion("nvFusion1", 40, "f32[10]"), fusion("nvFusion2", 40, "f32[10]")]
+    assert joined(a, a[1:]) == [("nvFusion1", "", -40, "GONE"), ("nvFusion2", "", 0, "")]
+
+
+def test_a_fusion_that_holds_more_is_still_itself():
+    a, b = [fusion("nvFusion2", 40, "f32[10]")], [fusion("nvFusion2", 60, "f32[10]", "bf16[10]")]
+    assert joined(a, b) == [("nvFusion2", "", 20, "")]
+
+
+def test_a_number_alone_makes_nothing_the_same():
+    a = [fusion("nvFusion2", 40, "f32[10]", layer="model.layers.0")]
+    b = [fusion("nvFusion2", 60, "f32[15]", layer="model.layers.7")]
+    assert joined(a, b) == [("nvFusion2", "", 60, "NEW"), ("nvFusion2", "", -40, "GONE")]
+
+
+def test_names_without_numbers_are_all_there_is():
+    eager = Symbol("eager", "", "forward", "aten::mm")
+    a, b = [Row(eager, (Side(5, 1),))], [Row(eager, (Side(9, 2),))]
+    assert joined(a, b) == [("aten::mm", "", 4, "")]
+
+
+SOME = st.lists(
+    st.builds(
+        lambda number, size, shape, layer: fusion(
+            f"nvFusion{number}", size, *shape, layer=f"model.layers.{layer}"
+        ),
+        st.integers(0, 4),
+        st.integers(1, 9),
+        st.lists(st.sampled_from(["f32[1]", "f32[2]"]), unique=True),
+        st.integers(0, 1),
+    ),
+    unique_by=lambda row: row.symbol,
+)
+
+
+@given(SOME, SOME)
+def test_matching_moves_no_byte_and_works_both_ways(a, b):
+    forth, back = join_rows(a, b), join_rows(b, a)
+    assert sum(row.sides[0].bytes for row in forth) == sum(row.sides[0].bytes for row in a)
+    assert sum(row.sides[1].bytes for row in forth) == sum(row.sides[0].bytes for row in b)
+    assert sorted(row.delta for row in forth) == sorted(-row.delta for row in back)
+    assert all(row.delta == 0 and not row.renamed for row in join_rows(a, a))
