@@ -147,7 +147,11 @@ def report_peak(
         complete=run.complete,
         reconciled=reconciled(checks),
         warnings=tuple(_warnings(subject, checks)),
-        rows=tuple(name_live(run, attribution, live(run, top.event, accounting), accounting, by)),
+        rows=tuple(
+            name_live(
+                run, attribution, live(run, top.event, accounting), accounting, by, at=top.event
+            )
+        ),
     )
 
 
@@ -157,16 +161,17 @@ def name_live(
     rows: Int64,
     accounting: Accounting,
     by: Dimension = "symbol",
+    at: int | None = None,
 ) -> list[Row]:
     """The live set ``rows`` (lifetime numbers) as one row a symbol, the weightiest first.
 
     A symbol's bytes are what was requested; what the blocks hold beyond that is the row
     ``<block slack>``, so that the sum is that of the accounting. ``by`` groups by another of the
-    lifetimes' sides instead; every row has all of them.
+    lifetimes' sides instead; every row has all of them. ``at`` is the event they are alive at.
     """
     requested = run.lifetimes.requested[rows]
     groups: dict[Symbol, _Group] = defaultdict(_Group)
-    categories = attribution.categories.of(rows.tolist())
+    categories = attribution.categories.of(rows.tolist(), at)
     columns = zip(attribution.rows[rows].tolist(), requested.tolist(), categories, strict=True)
     for naming_row, size, category in columns:
         naming = attribution.namings[naming_row]

@@ -80,7 +80,7 @@ class Row:
 
 
 # A number that is a whole part of a module's path.
-_LAYER_NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$|:| )|^\d+(?=\.|$)")
+_LAYER_NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$|:| )|^\d+(?=\.|$| )")
 
 
 def sort_rows(rows: Iterable[Row]) -> list[Row]:

@@ -63,11 +63,15 @@ class Categories:
             for t in facts.get("inputs") or []
         }
 
-    def of(self, lifetimes: Iterable[int]) -> list[str]:
-        """The category of each of some lifetimes (row numbers of the replay)."""
-        return [self._one(k) for k in lifetimes]
+    def of(self, lifetimes: Iterable[int], at: int | None = None) -> list[str]:
+        """The category of each of some lifetimes (row numbers of the replay).
 
-    def _one(self, k: int) -> str:
+        With ``at``, an event, the part they play then: what an iteration saved and did not let go
+        by its end is not saved for the backward pass of a later one.
+        """
+        return [self._one(k, at) for k in lifetimes]
+
+    def _one(self, k: int, at: int | None) -> str:
         naming = self._namings[self._rows[k]]
         if k in self._owned:
             return _OWNED[self._owned[k]["kind"]]
@@ -82,6 +86,8 @@ class Categories:
         if self._is_intermediate(k, naming):
             return INTERMEDIATE
         end, backward = window.forward_end, window.backward_begin
+        if at is not None and at > window.end:
+            return OTHER
         if end is not None and backward is not None and born < end and freed >= backward:
             return SAVED
         return TEMPORARY if freed <= window.end else OTHER

@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtrace.analysis import fold_rows, limit_rows, open_subject, report_diff, report_peak
+from memtrace.analysis import (
+    fold_rows,
+    layer_pattern,
+    limit_rows,
+    open_subject,
+    report_diff,
+    report_peak,
+)
 from memtrace.analysis.rows import OTHERS, Row, Side
 from memtrace.render.json import diff_object, peak_object
 from memtrace.symbols import BEFORE_RECORDING, BLOCK_SLACK, UNATTRIBUTED, Symbol
@@ -194,6 +201,12 @@ def test_repeated_layers_fold_and_the_odd_one_stays():
         (30, ["nvFusion2", "nvFusion6", "nvFusion10"]),
         (11, []),
     ]
+
+
+def test_numbered_children_of_a_sequential_model_are_layers():
+    assert layer_pattern("3") == "*"
+    assert layer_pattern("3 float32[150, 150]") == "* float32[150, 150]"
+    assert layer_pattern("layers.3.mlp float32[3]") == "layers.*.mlp float32[3]"
 
 
 def test_only_what_is_alike_folds():

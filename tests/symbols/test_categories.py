@@ -103,6 +103,12 @@ def test_categories():
     ]
 
 
+def test_what_outlives_its_iteration_is_saved_for_no_backward_pass():
+    _, found = categories()
+    assert found.categories.of([4], at=15) == ["saved for backward"]
+    assert found.categories.of([4], at=30) == ["other"]
+
+
 def test_owners_name_tensor_and_layer():
     naming = categories()[1].of(0)
     assert [(t.name, t.text) for t in naming.fitting(400)] == [("fc.weight", "float32[100]")]

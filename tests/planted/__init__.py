@@ -1,0 +1,1 @@
+"""Programs changed in one known way, and whether the difference names it."""
