@@ -9,6 +9,7 @@ tensor of the forward pass (it was saved for just this), then that of the gradie
 from __future__ import annotations
 
 import re
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -36,25 +37,30 @@ def parameter_place(proxy: str) -> Place | None:
 
 
 def find_places(
-    traces: Iterable[Mapping[str, Any]], origin: Callable[[str], Place]
+    traces: Iterable[Mapping[str, Any]],
+    origin: Callable[[str], Place],
+    outside: Mapping[str, Place] | None = None,
 ) -> dict[str, Place]:
-    """{tensor name: place} for one program; names are the same throughout its traces.
+    """{tensor name: place} for traces that share their names.
 
-    ``traces`` are ThunderTraces; ``origin`` gives the place of a traced line ('…:82').
+    ``traces`` are ThunderTraces; ``origin`` gives the place of a traced line ('…:82'). A region is
+    a trace with names of its own, but for its arguments: ``outside`` are the places of those.
     """
     places: dict[str, Place] = {}
-    order = {"forward": 0, "backward": 2}
-    for trace in sorted(traces, key=lambda t: order.get(t["phase"], 1 if ":" in t["phase"] else 3)):
-        forward = frozenset(places)
+    saved = frozenset(outside or ())
+    order = {"forward": 0, "backward": 1}
+    for trace in sorted(traces, key=lambda t: order.get(t["phase"], 2)):
+        forward = saved | frozenset(places)
         for symbol in trace["symbols"]:
             for operation in symbol["inside"] or [symbol]:
-                _place(operation, places, forward, origin)
+                _place(operation, places, outside or {}, forward, origin)
     return places
 
 
 def _place(
     operation: Mapping[str, Any],
     places: dict[str, Place],
+    outside: Mapping[str, Place],
     forward: frozenset[str],
     origin: Callable[[str], Place],
 ) -> None:
@@ -63,7 +69,7 @@ def _place(
         return
     place = origin(operation["origin"]) if operation["origin"] else NOWHERE
     if place == NOWHERE:
-        place = _inherit(operation["args"], places, forward)
+        place = _inherit(operation["args"], ChainMap(places, dict(outside)), forward)
     if place != NOWHERE:
         for name in outputs:
             places.setdefault(name, place)

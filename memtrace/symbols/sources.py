@@ -62,29 +62,38 @@ class Sources:
                 self.results += self._returned(filename)
 
     def _add_module(self, module: Mapping[str, Any]) -> None:
-        # A fusion's outputs carry no type comment where they are made, but one where the backward
-        # unpacks them: names are the same throughout a module.
-        tensors: dict[str, Tensor] = {}
-        places = find_places(module["traces"], self._origin)
+        """A program: its passes, whose names are the same throughout, and its regions."""
+        passes = [trace for trace in module["traces"] if ":" not in trace["phase"]]
+        places = find_places(passes, self._origin)
+        self._add_traces(module["name"], passes, places)
         for trace in module["traces"]:
-            filename, phase = trace["filename"], trace["phase"]
-            region = phase.partition(":")[2] if phase.startswith("region:") else ""
-            self._tensors[filename] = tensors
-            self._regions[filename] = Region(module["name"], "" if region else phase, region)
-            for symbol in trace["symbols"]:
-                outputs = [
-                    Tensor(t["name"], tuple(t["shape"]), t["dtype"]) for t in symbol["outputs"]
-                ]
-                tensors.update((t.name, t) for t in outputs)
-            tensors.update(self.source(filename).tensors)
-        root = Place(self.root)
-        for name, tensor in tensors.items():
-            place = places.get(name) or parameter_place(name) or root
-            tensors[name] = replace(tensor, layer=place.layer or self.root, line=place.line)
-        for trace in module["traces"]:
+            if trace["phase"].startswith("region:"):
+                own = find_places([trace], self._origin, places)
+                self._add_traces(module["name"], [trace], {**places, **own})
+        for trace in passes:
             if trace["phase"] == "forward":
+                tensors = self._tensors[trace["filename"]]
                 names = dict.fromkeys(tensor["name"] for tensor in trace["outputs"])
                 self.results += tuple(tensors[name] for name in names if name in tensors)
+
+    def _add_traces(
+        self, module: str, traces: Sequence[Mapping[str, Any]], places: Mapping[str, Place]
+    ) -> None:
+        # A fusion's outputs carry no type comment where they are made, but one where the backward
+        # unpacks them.
+        tensors: dict[str, Tensor] = {}
+        for trace in traces:
+            filename, phase = trace["filename"], trace["phase"]
+            region = phase.partition(":")[2]
+            self._tensors[filename] = tensors
+            self._regions[filename] = Region(module, "" if region else phase, region)
+            for symbol in trace["symbols"]:
+                made = [Tensor(t["name"], tuple(t["shape"]), t["dtype"]) for t in symbol["outputs"]]
+                tensors.update((t.name, t) for t in made)
+            tensors.update(self.source(filename).tensors)
+        for name, tensor in tensors.items():
+            place = places.get(name) or parameter_place(name) or NOWHERE
+            tensors[name] = replace(tensor, layer=place.layer or self.root, line=place.line)
 
     def _returned(self, filename: str) -> tuple[Tensor, ...]:
         """The buffers that Inductor's forward returns: results, and what it saves for backward."""
