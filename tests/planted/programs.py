@@ -290,6 +290,73 @@ def extra_cast(planted: bool) -> None:
             model(torch.ones(170, 30))
 
 
+SOURCE = """
+class Moved(nn.Module):
+    def __init__(self, planted):
+        super().__init__()
+        self.up, self.down, self.planted = nn.Linear(16, 390), nn.Linear(390, 16), planted
+
+    def forward(self, x):
+        y = self.up(x).exp()
+        if self.planted:
+            y = y.sin()
+        return self.down(y)
+"""
+
+
+def moved_lines(planted: bool) -> None:
+    """One operation more, in a file whose lines have moved down."""
+    names = {"nn": nn, "__name__": "model"}
+    exec(compile("\n" * 7 * planted + SOURCE, "/planted/model.py", "exec"), names)
+    moved: Any = names["Moved"]
+    train(nn.Sequential(*(moved(planted) for _ in range(3))), torch.randn(90, 16) / 99)
+
+
+class Gated(nn.Module):
+    def __init__(self, first: bool, wide: bool) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(16, 270), nn.Linear(270, 16)
+        self.first, self.wide = first, wide
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.first:
+            x = (x * 3).tanh()
+        y = self.up(x).exp()
+        if self.wide:
+            y = y * y.double().sin()  # compiled
+        z: torch.Tensor = self.down(y.float() * y.float().tanh())
+        return z
+
+
+def thunder_renumbered(planted: bool) -> None:
+    """An operation in front, by which the fusions behind it get other numbers."""
+    import thunder
+
+    executors = [thunder.get_executor("torchcompile")]
+    layers = Gated(planted, False), *(Gated(False, False) for _ in range(2))
+    train(thunder.jit(nn.Sequential(*layers), executors=executors), torch.randn(110, 16) / 99)
+
+
+def thunder_kept(planted: bool) -> None:
+    """An intermediate in f64 within what Thunder compiled."""
+    import thunder
+
+    train(thunder.jit(Gated(False, planted), executors=[]), torch.randn(130, 16) / 99)
+
+
+def thunder_fused(planted: bool) -> None:
+    """The same program without the fusions that keep intermediates from memory."""
+    import thunder
+
+    executors = [] if planted else [thunder.get_executor("torchcompile")]
+    train(thunder.jit(Gated(False, False), executors=executors), torch.randn(130, 16) / 99)
+
+
+def inductor_kept(planted: bool) -> None:
+    """An intermediate in f64 within what Inductor compiled."""
+    train(torch.compile(Gated(False, planted)), torch.randn(140, 16) / 99)
+
+
 if __name__ == "__main__":
     torch.manual_seed(0)
     globals()[sys.argv[1]]("--planted" in sys.argv)

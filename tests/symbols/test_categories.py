@@ -158,7 +158,8 @@ def test_a_region_has_names_of_its_own():
     outside = {"t1": Place("model.layers.0", "m.py:1"), "x": Place("model.embed", "m.py:2")}
     region = trace(
         "region:TorchCompile0", "r",
-        symbol("linear", [tensor("t1")], "x", "w", origin="g:5"), symbol("neg", [tensor("t2")], "x"),
+        symbol("linear", [tensor("t1")], "x", "w", origin="g:5"),
+        symbol("neg", [tensor("t2")], "x"),
     )  # fmt: skip
     places = find_places([region], lambda text: Place("model.mlp", "m.py:5"), outside)
     assert places == {"t1": Place("model.mlp", "m.py:5"), "t2": Place("model.embed", "m.py:2")}
