@@ -2,8 +2,8 @@
 
 Most symbols have the same name on every run of a program. Fusions and kernels are numbered by their
 place, so an operation more in front of them gives them all other numbers: these are matched by what
-they hold (shapes, dtypes and layers) before their names count. Matching pairs rows; it never moves
-a byte between them.
+they hold (shapes, dtypes and layers) before their names count. Lines that an edit moved are followed.
+Matching pairs rows; it never moves a byte between them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
 
+from memtrace.analysis.lines import follow_lines
 from memtrace.analysis.rows import Row, Side, number_of, numbered_kind, sort_rows
 
 
@@ -19,13 +20,15 @@ def join_rows(baseline: Iterable[Row], candidate: Iterable[Row]) -> list[Row]:
 
     A pair bears the candidate's symbol; ``renamed`` is the baseline's, where it is another.
     """
-    left = sorted(baseline, key=number_of)
     right = sorted(candidate, key=number_of)
+    originals = sorted(baseline, key=number_of)
+    left = follow_lines(originals, right)
+    symbols = {id(row): one.symbol for row, one in zip(left, originals, strict=True)}
     joined: list[Row] = []
     for key in (_same, _alike, _named):
         left, right = _pair(left, right, key, joined)
     nothing = Side()
-    joined += [Row(row.symbol, (row.sides[0], nothing)) for row in left]
+    joined += [Row(symbols[id(row)], (row.sides[0], nothing)) for row in left]
     joined += [Row(row.symbol, (nothing, row.sides[0])) for row in right]
     return sort_rows(joined)
 

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from difflib import SequenceMatcher
 
 # Above this many allocations that differ, the exact alignment (quadratic) gives way to counting.
-_EXACT_LIMIT = 4000
+_EXACT_LIMIT = 500
 
 
 def align(model: Sequence[Hashable], other: Sequence[Hashable]) -> list[tuple[int, int]]:

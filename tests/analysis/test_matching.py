@@ -56,6 +56,30 @@ def test_names_without_numbers_are_all_there_is():
     assert joined(a, b) == [("aten::mm", "", 4, "")]
 
 
+def at(line, name, size):
+    return Row(Symbol("eager", "", "forward", name, "", f"a/model.py:{line}"), (Side(size, 1),))
+
+
+def test_lines_moved_by_an_edit_are_the_same():
+    a = [at(8, "aten::exp", 40), at(9, "aten::mm", 7), at(20, "aten::mul", 30)]
+    b = [at(15, "aten::exp", 40), at(16, "aten::sin", 5), at(17, "aten::mm", 7)]
+    b.append(at(28, "aten::mul", 31))  # one more line before it, and more bytes
+    rows = [(r.symbol.name, r.symbol.line, r.delta, r.status) for r in join_rows(a, b)]
+    assert rows == [
+        ("aten::sin", "a/model.py:16", 5, "NEW"),
+        ("aten::mul", "a/model.py:28", 1, ""),
+        ("aten::exp", "a/model.py:15", 0, ""),
+        ("aten::mm", "a/model.py:17", 0, ""),
+    ]
+
+
+def test_lines_that_stayed_put_are_not_taken_for_others():
+    a = [at(8, "aten::mm", 7), at(9, "aten::mm", 7)]
+    b = [at(7, "aten::mm", 7), *a]
+    rows = [(r.symbol.line, r.delta, r.status) for r in join_rows(a, b)]
+    assert rows[0] == ("a/model.py:7", 7, "NEW")
+
+
 SOME = st.lists(
     st.builds(
         lambda number, size, shape, layer: fusion(
