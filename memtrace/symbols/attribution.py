@@ -191,7 +191,11 @@ def _find_operators(
         if window is profiled:
             continue
         other = [i for i, k in enumerate(eager_rows) if window.begin <= born[k] < window.end]
-        for a, b in align([keys[i] for i in model], [keys[i] for i in other]):
+        if [keys[i][1] for i in model] == [keys[i][1] for i in other]:
+            pairs = [(k, k) for k in range(len(model))]  # alike but for sizes: another batch
+        else:
+            pairs = align([keys[i] for i in model], [keys[i] for i in other])
+        for a, b in pairs:
             if (operator := named.get(eager_rows[model[a]])) is not None:
                 found[eager_rows[other[b]]] = operator
     forward = _forward_stacks(operators, matched, lifetimes)
