@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from memtrace.analysis.matching import join_rows
@@ -76,8 +76,17 @@ def report_diff(
         gap_bytes=b.peak_bytes - a.peak_bytes,
         differences=tuple(_differences(a.facts, b.facts)),
         warnings=tuple(warnings),
-        rows=tuple(join_rows(a.rows, b.rows)),
+        rows=tuple(_say_where(row, a, b) for row in join_rows(a.rows, b.rows)),
     )
+
+
+def _say_where(row: Row, a: PeakReport, b: PeakReport) -> Row:
+    """Marks a row that one side alone holds at its peak, but both make."""
+    counts = [side.count for side in row.sides]
+    if all(counts):
+        return row
+    other = a if not counts[0] else b
+    return replace(row, elsewhere=row.symbol in other.present)
 
 
 def _differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:

@@ -66,6 +66,7 @@ class PeakReport:
     reconciled: bool | None
     warnings: tuple[str, ...]
     rows: tuple[Row, ...]
+    present: frozenset[Symbol] = frozenset()  # what any moment of the window has, as rows name it
 
 
 @dataclass(frozen=True, slots=True)

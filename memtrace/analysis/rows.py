@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from memtrace.symbols import Symbol
 
@@ -58,13 +58,15 @@ class Row:
     """A symbol and its sides.
 
     ``members`` are the symbols folded into it, empty if it is one. ``renamed`` is what the baseline
-    calls the same thing, None where the names are equal.
+    calls the same thing, None where the names are equal. ``elsewhere`` says that the side which
+    holds none of it at its peak does have it at other moments of its window.
     """
 
     symbol: Symbol
     sides: tuple[Side, ...]
     members: tuple[Symbol, ...] = ()
     renamed: Symbol | None = None
+    elsewhere: bool = False
 
     @property
     def delta(self) -> int:
@@ -73,10 +75,21 @@ class Row:
 
     @property
     def status(self) -> str:
-        """'NEW' where only the candidate has it, 'GONE' where only the baseline has."""
-        if len(self.sides) < 2 or (self.sides[0].count and self.sides[1].count):
+        """How the sides differ, in a word: '' for a peak, and where they do not.
+
+        'NEW' and 'GONE' where one run has none of it at all; 'KEPT LONGER' and 'FREED EARLIER'
+        where both make it, but only one holds it at its peak; 'COUNT 3 → 6'.
+        """
+        if len(self.sides) < 2:
             return ""
-        return "NEW" if self.sides[1].count else "GONE" if self.sides[0].count else ""
+        a, b = (side.count for side in self.sides)
+        if a == b:
+            return ""
+        if not a:
+            return "KEPT LONGER" if self.elsewhere else "NEW"
+        if not b:
+            return "FREED EARLIER" if self.elsewhere else "GONE"
+        return "" if self.symbol.name.startswith("<") else f"COUNT {a} → {b}"
 
 
 # A number that is a whole part of a module's path.
@@ -101,7 +114,7 @@ def fold_rows(rows: Sequence[Row]) -> list[Row]:
         kind = numbered_kind(symbol)
         sizes = tuple((side.bytes, side.count) for side in row.sides)
         place = (symbol.compiler, symbol.module, symbol.phase, symbol.line)
-        groups[(kind, place, sizes) if kind else id(row)].append(row)
+        groups[(kind, place, sizes, row.elsewhere) if kind else id(row)].append(row)
     return sort_rows(_merge(group) for group in groups.values())
 
 
@@ -152,4 +165,4 @@ def _merge(group: list[Row]) -> Row:
         sum((row.sides[k] for row in ordered[1:]), ordered[0].sides[k])
         for k in range(len(ordered[0].sides))
     )
-    return Row(ordered[0].symbol, sides, tuple(row.symbol for row in ordered))
+    return replace(ordered[0], sides=sides, members=tuple(row.symbol for row in ordered))

@@ -182,7 +182,7 @@ def _symbol(row: Row) -> Text:
     if row.renamed:
         text.append(f"  ({clean(row.renamed.name)} in A)", style="dim")
     if row.status:
-        text.append(f"  {row.status}", style=_MORE if row.status == "NEW" else _LESS)
+        text.append(f"  {row.status}", style=_MORE if row.delta > 0 else _LESS)
     # The shapes are in a tensor's own row; there the names say more.
     shaped = row.symbol.compiler is None and row.symbol.text.endswith("]")
     for side in row.sides[::-1]:

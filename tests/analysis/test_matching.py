@@ -53,7 +53,7 @@ def test_a_number_alone_makes_nothing_the_same():
 def test_names_without_numbers_are_all_there_is():
     eager = Symbol("eager", "", "forward", "aten::mm")
     a, b = [Row(eager, (Side(5, 1),))], [Row(eager, (Side(9, 2),))]
-    assert joined(a, b) == [("aten::mm", "", 4, "")]
+    assert joined(a, b) == [("aten::mm", "", 4, "COUNT 1 → 2")]
 
 
 def at(line, name, size):

@@ -116,6 +116,15 @@ def test_diff_rows_sum_to_the_gap_and_say_what_is_new():
     ]
 
 
+def test_what_both_runs_make_is_not_new():
+    kept = [("alloc", 0x1000, 1000, 0, FIRST), ("alloc", 0x9000, 500, 0, SECOND)]
+    freed = [*kept[:1], ("free", 0x1000, 1000), ("alloc", 0x9000, 1500, 0, SECOND)]
+    forth = {r.symbol.name: r.status for r in report_diff(subject(*freed), subject(*kept)).rows}
+    assert forth == {"line2": "KEPT LONGER", "line3": ""}
+    back = {r.symbol.name: r.status for r in report_diff(subject(*kept), subject(*freed)).rows}
+    assert back == {"line2": "FREED EARLIER", "line3": ""}
+
+
 def test_diff_compares_the_same_accounting():
     known = subject(("segment_alloc", 0, 2 * MIB), ("alloc", 0, 100, 0, USER), start=[])
     unknown = subject(("alloc", 0x1000, 100, 0, USER))
