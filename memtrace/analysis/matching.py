@@ -2,17 +2,20 @@
 
 Most symbols have the same name on every run of a program. Fusions and kernels are numbered by their
 place, so an operation more in front of them gives them all other numbers: these are matched by what
-they hold (shapes, dtypes and layers) before their names count. Lines that an edit moved are followed.
-Matching pairs rows; it never moves a byte between them.
+they hold (shapes, dtypes and layers) before their names count. Lines that an edit moved are
+followed. Matching pairs rows; it never moves a byte between them.
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
 
 from memtrace.analysis.lines import follow_lines
 from memtrace.analysis.rows import Row, Side, number_of, numbered_kind, sort_rows
+
+_NUMBER = re.compile(r"(?<=[A-Za-z_])\d+(?= |$)")
 
 
 def join_rows(baseline: Iterable[Row], candidate: Iterable[Row]) -> list[Row]:
@@ -57,10 +60,10 @@ def _pair(
 
 
 def _holds(row: Row) -> Hashable | None:
-    """What a row's side holds and where in the model; None where that is not known."""
+    """What a row's side holds and, where known, for which layers; None where that is not known."""
     side = row.sides[0]
     layers = frozenset(layer for layer, _ in side.layers if layer)
-    return (frozenset(side.tensors), layers) if side.tensors and layers else None
+    return (frozenset(side.tensors), layers) if side.tensors else None
 
 
 def _same(row: Row) -> Hashable | None:
@@ -70,8 +73,11 @@ def _same(row: Row) -> Hashable | None:
 
 def _alike(row: Row) -> Hashable | None:
     """What it holds, and the symbol without its number."""
-    kind, holds = numbered_kind(row.symbol), _holds(row)
     symbol = row.symbol
+    kind, holds = numbered_kind(symbol), _holds(row)
+    if kind is None and symbol.name == symbol.text:  # a row of tensors that bears a symbol's text
+        text = _NUMBER.sub("", symbol.text)
+        kind = (text, "") if text != symbol.text else None
     if kind is None or holds is None:
         return None
     return (kind, symbol.compiler, symbol.module, symbol.phase, symbol.line, holds)

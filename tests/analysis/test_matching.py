@@ -56,6 +56,25 @@ def test_names_without_numbers_are_all_there_is():
     assert joined(a, b) == [("aten::mm", "", 4, "COUNT 1 → 2")]
 
 
+def test_fusions_whose_layers_nobody_knows_are_matched_by_their_tensors():
+    a = [fusion("nvFusion0", 40, "f32[10]", layer="")]
+    b = [fusion("nvFusion0", 4, "f32[1]", layer=""), fusion("nvFusion1", 40, "f32[10]", layer="")]
+    assert joined(a, b) == [("nvFusion0", "", 4, "NEW"), ("nvFusion1", "nvFusion0", 0, "")]
+
+
+def test_rows_of_tensors_of_renumbered_fusions():
+    a, b = (
+        [
+            Row(
+                Symbol(None, "", None, f"net fused_{n} f32[10]"),
+                (Side(40, 1, (), (("f32[10]", 1),)),),
+            )
+        ]
+        for n in (0, 1)
+    )
+    assert [(row.delta, row.status) for row in join_rows(a, b)] == [(0, "")]
+
+
 def at(line, name, size):
     return Row(Symbol("eager", "", "forward", name, "", f"a/model.py:{line}"), (Side(size, 1),))
 

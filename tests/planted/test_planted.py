@@ -79,6 +79,11 @@ CASES = [
     # A dictionary of the program's own: no evidence says that gradients are in it.
     Case("f32_gradients", (310 * 201 + 10 * 311) * F32, None),
     Case("extra_cast", 170 * 550 * F64, "temporary"),
+    # At the peak the last of three blocks has let its own go.
+    Case("moved_lines", 2 * 90 * 390 * F32, "saved for backward", names=("model.py", "aten::sin")),
+    # How many of them are alive at the peak is the executor's choice.
+    Case("thunder_kept", None, "saved for backward", names=("Gated", "float64[130, 270]")),
+    Case("thunder_fused", None, "temporary", names=("Gated", "float32[130, 270]")),
 ]
 
 
@@ -104,7 +109,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Subj
     pool = ThreadPoolExecutor(2)
     jobs = {
         (name, planted): pool.submit(record, name, *planted)
-        for name in dict.fromkeys(case.name for case in CASES)
+        for name in (*(case.name for case in CASES), "thunder_renumbered")
         for planted in ((), ("--planted",))
     }
     return lambda name: (jobs[name, ()].result(), jobs[name, ("--planted",)].result())
@@ -171,3 +176,15 @@ def test_first_category_is_that_of_the_cause(
     row = first(pair(case.name), "category")
     assert row.delta > 0
     assert case.category in (None, row.symbol.name)
+
+
+@pytest.mark.parametrize("by", ["symbol", "tensor"])
+def test_renumbered_fusions_stay_matched(
+    by: Dimension, pair: Callable[[str], tuple[Subject, Subject]]
+) -> None:
+    report = report_diff(*pair("thunder_renumbered"), by=by)
+    changed = [row for row in report.rows if row.status and row.delta]
+    # The operation that was put in front makes one tensor, of the input's size.
+    assert [row.delta for row in changed] == [110 * 16 * F32]
+    assert "tanh" in said(changed[0])
+    assert any(row.renamed for row in report.rows)
