@@ -124,7 +124,8 @@ def test_by_tensor_the_gap_is_the_second_copy_of_the_softmax():
     for layer in (0, 1, 2):
         place = f"model.layers.{layer}.self_attn"
         kept = rows[f"{place} bfloat16[1, 28, 4096, 4096]"]
-        assert (kept.status, kept.delta) == ("NEW", 939_524_096)
+        # The other executor makes it too, but frees it before the backward pass.
+        assert (kept.status, kept.delta) == ("KEPT LONGER", 939_524_096)
         assert rows[f"{place} float32[1, 28, 4096, 4096]"].delta == 0
     first = fold_rows(report.rows)[0]
     assert first.delta == 3 * 939_524_096

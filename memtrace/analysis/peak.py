@@ -153,7 +153,23 @@ def report_peak(
                 run, attribution, live(run, top.event, accounting), accounting, by, at=top.event
             )
         ),
+        present=_present(run, attribution, window, by),
     )
+
+
+def _present(
+    run: Replay, attribution: Attribution, window: Window, by: Dimension
+) -> frozenset[Symbol]:
+    """What rows would name at one moment of the window or another."""
+    lifetimes = run.lifetimes
+    rows = np.flatnonzero((lifetimes.born < window.end) & (lifetimes.freed > window.begin))
+    if by == "category":
+        categories = attribution.categories.of(rows.tolist())
+        return frozenset(Symbol(None, "", None, category) for category in categories)
+    pairs = set(
+        zip(attribution.rows[rows].tolist(), lifetimes.requested[rows].tolist(), strict=True)
+    )
+    return frozenset(_key(attribution.namings[row], size, "", by) for row, size in pairs)
 
 
 def name_live(
