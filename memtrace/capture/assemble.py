@@ -250,7 +250,6 @@ def _facts(
         "check_driver": options.check_driver,
         "command": session.command,
         "module": session.module,
-        "cwd": os.getcwd() if os.path.isdir(".") else "",
         "git_commit": about.git_commit(_folder(session)),
         "started": session.started,
         "compilers": compilers,

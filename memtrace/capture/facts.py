@@ -23,7 +23,6 @@ def environment_facts() -> dict[str, Any]:
         "tool": f"memtrace {_version_of('torch-memtrace')}".strip(),
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "host": platform.node(),
         "thunder": _module_version("thunder", "lightning-thunder"),
         "nvfuser": _nvfuser(),
         "transformers": _module_version("transformers", "transformers"),
