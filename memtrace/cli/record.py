@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from memtrace.capture.options import MAX_EVENTS
+
 if TYPE_CHECKING:
     from memtrace.capture.options import Outcome
-
-DEFAULT_MAX_EVENTS = 1_000_000
 
 
 def register(app: typer.Typer) -> None:
@@ -49,7 +49,7 @@ def record(
     max_events: Annotated[
         int,
         typer.Option(min=1, help="Keep the last N allocator events; older ones are dropped."),
-    ] = DEFAULT_MAX_EVENTS,
+    ] = MAX_EVENTS,
     check_driver: Annotated[
         bool,
         typer.Option(

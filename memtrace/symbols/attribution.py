@@ -24,7 +24,7 @@ from memtrace.symbols.sources import Sources
 from memtrace.symbols.stacks import Operator, Stacks
 from memtrace.symbols.table import BEFORE, NOT_NAMED, WORKSPACE, Naming
 from memtrace.symbols.workspaces import find_workspaces
-from memtrace.timeline import Lifetimes, Replay, find_windows
+from memtrace.timeline import Lifetimes, Replay, Window, find_windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,8 @@ def attribute(recording: Recording, replay: Replay, *, operators: bool = True) -
         )
         if born >= 0 and generated[stack] is None
     ]
-    found = _find_operators(recording, replay, stacks, eager_rows)
+    windows = [w for w in find_windows(recording, replay) if w.kind == "iteration"]
+    found = _find_operators(recording, replay, windows, stacks, eager_rows)
     namer = _EagerNamer(stacks, sources, found.line, operators)
     named: list[Naming] = []
     births = zip(lifetimes.born.tolist(), lifetimes.stack.tolist(), strict=True)
@@ -84,9 +85,9 @@ def attribute(recording: Recording, replay: Replay, *, operators: bool = True) -
         else:
             operator = found.operators.get(k)
             named.append(generated[stack] or namer.name(stack, passes[k], operator))
-    for k in find_workspaces(recording, replay, named):
+    for k in find_workspaces(recording, replay, windows, named):
         named[k] = WORKSPACE
-    owned = carry_owned(find_owned(recording, replay), recording, replay, named)
+    owned = carry_owned(find_owned(recording, replay), replay, windows, named)
     table = _Interner()
     rows = []
     for k, naming in enumerate(named):
@@ -96,7 +97,7 @@ def attribute(recording: Recording, replay: Replay, *, operators: bool = True) -
             naming = replace(naming, symbol=replace(naming.symbol, phase=passes[k]))
         rows.append(table.row(naming))
     columns = np.array(rows, dtype=np.int32)
-    categories = Categories(recording, replay, owned, table.items, columns)
+    categories = Categories(recording, replay, windows, owned, table.items, columns)
     return Attribution(table.items, columns, categories)
 
 
@@ -157,11 +158,14 @@ class _Found:
 
 
 def _find_operators(
-    recording: Recording, replay: Replay, stacks: Stacks, eager_rows: list[int]
+    recording: Recording,
+    replay: Replay,
+    windows: list[Window],
+    stacks: Stacks,
+    eager_rows: list[int],
 ) -> _Found:
     """The operator of each eager lifetime, seen in one iteration and carried to the others."""
     profile = recording.meta.get("profile") if recording.meta else None
-    windows = [w for w in find_windows(recording, replay) if w.kind == "iteration"]
     profiled = next((w for w in windows if w.profiled), None)
     if profile is None or profiled is None:
         return _Found({}, lambda row: ())

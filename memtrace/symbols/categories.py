@@ -16,7 +16,7 @@ from memtrace.symbols import inductor
 from memtrace.symbols.stacks import Stacks
 from memtrace.symbols.statements import Tensor
 from memtrace.symbols.table import WORKSPACE, Naming
-from memtrace.timeline import Replay, Window, find_windows
+from memtrace.timeline import Replay, Window
 
 PARAMETER = "parameter"
 BUFFER = "buffer"
@@ -45,6 +45,7 @@ class Categories:
         self,
         recording: Recording,
         replay: Replay,
+        windows: list[Window],
         owned: Mapping[int, Mapping[str, Any]],
         namings: list[Naming],
         rows: Any,
@@ -54,7 +55,6 @@ class Categories:
         self._namings = namings
         self._rows = rows
         self._stacks = Stacks(recording.stacks)
-        windows = [w for w in find_windows(recording, replay) if w.kind == "iteration"]
         self._windows: list[Window] = sorted(windows, key=lambda w: w.begin)
         self._begins = np.array([w.begin for w in self._windows], dtype=np.int64)
         facts = (recording.meta or {}).get("facts") or {}

@@ -12,7 +12,7 @@ from memtrace.snapshot.columns import Recording
 from memtrace.symbols.alignment import align
 from memtrace.symbols.statements import Tensor
 from memtrace.symbols.table import NOT_NAMED, Naming, Symbol
-from memtrace.timeline import Replay, find_windows
+from memtrace.timeline import Replay, Window
 from memtrace.timeline.moments import Moments
 
 _HOST = -1
@@ -49,7 +49,7 @@ def find_owned(recording: Recording, replay: Replay) -> dict[int, dict[str, Any]
 
 
 def carry_owned(
-    owned: dict[int, dict[str, Any]], recording: Recording, replay: Replay, named: list[Naming]
+    owned: dict[int, dict[str, Any]], replay: Replay, windows: list[Window], named: list[Naming]
 ) -> dict[int, dict[str, Any]]:
     """``owned``, and the same gradients in the other iterations.
 
@@ -58,7 +58,6 @@ def carry_owned(
     """
     born = replay.lifetimes.born
     sizes = replay.lifetimes.requested.tolist()
-    windows = [w for w in find_windows(recording, replay) if w.kind == "iteration"]
     members = [np.flatnonzero((born >= w.begin) & (born < w.end)).tolist() for w in windows]
     gradients = {k for k, row in owned.items() if row["kind"] == "gradient"}
     known = max(members, key=lambda rows: sum(k in gradients for k in rows), default=[])

@@ -11,10 +11,12 @@ import numpy as np
 
 from memtrace.snapshot.columns import Recording
 from memtrace.symbols.table import NOT_NAMED, Naming
-from memtrace.timeline import Replay, find_windows
+from memtrace.timeline import Replay, Window
 
 
-def find_workspaces(recording: Recording, replay: Replay, named: list[Naming]) -> list[int]:
+def find_workspaces(
+    recording: Recording, replay: Replay, windows: list[Window], named: list[Naming]
+) -> list[int]:
     """The lifetimes that are workspaces; ``named`` are the names of all by other evidence."""
     size = ((recording.meta or {}).get("facts") or {}).get("cublas_workspace_bytes")
     if not size:
@@ -22,7 +24,6 @@ def find_workspaces(recording: Recording, replay: Replay, named: list[Naming]) -
     lifetimes = replay.lifetimes
     sized = np.flatnonzero(lifetimes.requested == size)
     staying = sized[(lifetimes.freed[sized] == replay.n_events) & (lifetimes.born[sized] >= 0)]
-    windows = [w for w in find_windows(recording, replay) if w.kind == "iteration"]
     births = lifetimes.born[sized].tolist()
     found = []
     for k in staying.tolist():
