@@ -1,13 +1,15 @@
 """Questions asked of named lifetimes: pure functions, no input or output."""
 
 from memtrace.analysis.diff import DiffReport, report_diff
-from memtrace.analysis.peak import Dimension, PeakReport, Subject, open_subject, report_peak
+from memtrace.analysis.groups import Dimension, Groups, group_lifetimes
+from memtrace.analysis.peak import PeakReport, Subject, open_subject, report_peak
 from memtrace.analysis.rows import Row, Side, fold_rows, layer_pattern, limit_rows
 from memtrace.analysis.show import Shown, ShowReport, report_show
 
 __all__ = [
     "DiffReport",
     "Dimension",
+    "Groups",
     "PeakReport",
     "Row",
     "ShowReport",
@@ -15,6 +17,7 @@ __all__ = [
     "Side",
     "Subject",
     "fold_rows",
+    "group_lifetimes",
     "layer_pattern",
     "limit_rows",
     "open_subject",

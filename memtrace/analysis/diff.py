@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from memtrace.analysis.groups import Dimension
 from memtrace.analysis.matching import join_rows
-from memtrace.analysis.peak import Dimension, PeakReport, Subject, report_peak
+from memtrace.analysis.peak import PeakReport, Subject, report_peak
 from memtrace.analysis.rows import Row
 from memtrace.timeline import Accounting
 

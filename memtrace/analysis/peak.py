@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
+from memtrace.analysis.groups import Dimension, group_lifetimes, key_of
 from memtrace.analysis.rows import Row, Side, sort_rows
 from memtrace.errors import MemtraceError
 from memtrace.snapshot.columns import Int64, Recording
@@ -32,9 +33,7 @@ from memtrace.timeline import (
     sizes,
 )
 
-Dimension = Literal["symbol", "tensor", "layer", "category", "line"]
 SLACK = Symbol(None, "", None, BLOCK_SLACK)
-NO_LAYER = "<no layer>"
 _WHERE_LIMIT = 4  # places named for a row; the rest would not be read
 _NAMES_LIMIT = 8  # … and tensors
 
@@ -163,13 +162,8 @@ def _present(
     """What rows would name at one moment of the window or another."""
     lifetimes = run.lifetimes
     rows = np.flatnonzero((lifetimes.born < window.end) & (lifetimes.freed > window.begin))
-    if by == "category":
-        categories = attribution.categories.of(rows.tolist())
-        return frozenset(Symbol(None, "", None, category) for category in categories)
-    pairs = set(
-        zip(attribution.rows[rows].tolist(), lifetimes.requested[rows].tolist(), strict=True)
-    )
-    return frozenset(_key(attribution.namings[row], size, "", by) for row, size in pairs)
+    groups = group_lifetimes(run, attribution, by)
+    return frozenset(groups.symbols[row] for row in np.unique(groups.rows[rows]).tolist())
 
 
 def name_live(
@@ -192,34 +186,13 @@ def name_live(
     columns = zip(attribution.rows[rows].tolist(), requested.tolist(), categories, strict=True)
     for naming_row, size, category in columns:
         naming = attribution.namings[naming_row]
-        groups[_key(naming, size, category, by)].add(naming, size, category)
+        groups[key_of(naming, size, category, by)].add(naming, size, category)
     named = [Row(symbol, (group.side(),)) for symbol, group in groups.items()]
     slack = int((sizes(run, accounting)[rows] - requested).sum())
     if slack:
         padded = int(np.count_nonzero(sizes(run, accounting)[rows] != requested))
         named.append(Row(SLACK, (Side(slack, padded),)))
     return sort_rows(named)
-
-
-def _key(naming: Naming, size: int, category: str, by: Dimension) -> Symbol:
-    """What a lifetime is put into one row by."""
-    symbol = naming.symbol
-    if by == "symbol" or symbol.text.startswith("<"):
-        return symbol
-    if by == "category":
-        return Symbol(None, "", None, category)
-    layer = naming.layer_of(size)
-    if by == "layer":
-        return Symbol(None, "", None, layer or NO_LAYER)
-    fitting = naming.fitting(size)
-    if by == "line":
-        lines = dict.fromkeys(tensor.line for tensor in fitting if tensor.line)
-        return Symbol(None, "", None, symbol.line or " | ".join(lines) or symbol.text)
-    if not fitting:
-        return symbol
-    # Not the name: compilers give the same tensor different ones.
-    shapes = " | ".join(dict.fromkeys(tensor.text for tensor in fitting))
-    return Symbol(None, "", None, f"{layer or symbol.text} {shapes}")
 
 
 class _Group:

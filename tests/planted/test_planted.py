@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from memtrace.analysis import Row, Subject, fold_rows, open_subject, report_diff
-from memtrace.analysis.peak import Dimension
+from memtrace.analysis import Dimension, Row, Subject, fold_rows, open_subject, report_diff
 from memtrace.snapshot import read
 from tests.capture.recording import environment
 

@@ -1,0 +1,60 @@
+"""What lifetimes are put into one row by: symbol, tensor, layer, category or line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from memtrace.snapshot.columns import Int32
+from memtrace.symbols import Attribution, Naming, Symbol
+from memtrace.timeline import Replay
+
+Dimension = Literal["symbol", "tensor", "layer", "category", "line"]
+NO_LAYER = "<no layer>"
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """``rows[k]`` is the group, in ``symbols``, of the replay's lifetime k; shape (lifetimes,)."""
+
+    symbols: list[Symbol]
+    rows: Int32
+
+
+def key_of(naming: Naming, size: int, category: str, by: Dimension) -> Symbol:
+    """The group of a lifetime of ``size`` requested bytes; its symbol's text is the row's name."""
+    symbol = naming.symbol
+    if by == "symbol" or symbol.text.startswith("<"):
+        return symbol
+    if by == "category":
+        return Symbol(None, "", None, category)
+    layer = naming.layer_of(size)
+    if by == "layer":
+        return Symbol(None, "", None, layer or NO_LAYER)
+    fitting = naming.fitting(size)
+    if by == "line":
+        lines = dict.fromkeys(tensor.line for tensor in fitting if tensor.line)
+        return Symbol(None, "", None, symbol.line or " | ".join(lines) or symbol.text)
+    if not fitting:
+        return symbol
+    # Not the name: compilers give the same tensor different ones.
+    shapes = " | ".join(dict.fromkeys(tensor.text for tensor in fitting))
+    return Symbol(None, "", None, f"{layer or symbol.text} {shapes}")
+
+
+def group_lifetimes(run: Replay, attribution: Attribution, by: Dimension) -> Groups:
+    """Every lifetime's group, over its whole life (a category is the one it was made for)."""
+    n = len(run.lifetimes)
+    symbols: dict[Symbol, int] = {}
+    if by == "category":
+        texts = attribution.categories.of(range(n))
+        numbers = [symbols.setdefault(Symbol(None, "", None, t), len(symbols)) for t in texts]
+        return Groups(list(symbols), np.array(numbers, dtype=np.int32))
+    # Lifetimes of one naming and one size are in one group.
+    pairs = np.stack([attribution.rows.astype(np.int64), run.lifetimes.requested], axis=1)
+    distinct, inverse = np.unique(pairs, axis=0, return_inverse=True)
+    keys = (key_of(attribution.namings[row], size, "", by) for row, size in distinct.tolist())
+    numbers = [symbols.setdefault(key, len(symbols)) for key in keys]
+    return Groups(list(symbols), np.array(numbers, dtype=np.int32)[inverse.reshape(-1)])
