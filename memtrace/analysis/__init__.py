@@ -5,6 +5,7 @@ from memtrace.analysis.groups import Dimension, Groups, group_lifetimes
 from memtrace.analysis.peak import PeakReport, Subject, open_subject, report_peak
 from memtrace.analysis.rows import Row, Side, fold_rows, layer_pattern, limit_rows
 from memtrace.analysis.show import Shown, ShowReport, report_show
+from memtrace.analysis.tensors import describe
 
 __all__ = [
     "DiffReport",
@@ -16,6 +17,7 @@ __all__ = [
     "Shown",
     "Side",
     "Subject",
+    "describe",
     "fold_rows",
     "group_lifetimes",
     "layer_pattern",

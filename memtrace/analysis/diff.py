@@ -9,7 +9,8 @@ from typing import Any
 from memtrace.analysis.groups import Dimension
 from memtrace.analysis.matching import join_rows
 from memtrace.analysis.peak import PeakReport, Subject, report_peak
-from memtrace.analysis.rows import Row
+from memtrace.analysis.rows import Row, sort_rows
+from memtrace.analysis.tensors import find_beside, join_reshaped
 from memtrace.timeline import Accounting
 
 # Facts whose difference between two runs matters to memory, and how a person calls them.
@@ -77,8 +78,14 @@ def report_diff(
         gap_bytes=b.peak_bytes - a.peak_bytes,
         differences=tuple(_differences(a.facts, b.facts)),
         warnings=tuple(warnings),
-        rows=tuple(_say_where(row, a, b) for row in join_rows(a.rows, b.rows)),
+        rows=tuple(_join(a, b)),
     )
+
+
+def _join(a: PeakReport, b: PeakReport) -> list[Row]:
+    """The rows of both, those that are the same thing as one."""
+    joined = join_reshaped(join_rows(a.rows, b.rows), a.present, b.present)
+    return sort_rows(find_beside([_say_where(row, a, b) for row in joined]))
 
 
 def _say_where(row: Row, a: PeakReport, b: PeakReport) -> Row:

@@ -33,10 +33,9 @@ def key_of(naming: Naming, size: int, category: str, by: Dimension) -> Symbol:
     layer = naming.layer_of(size)
     if by == "layer":
         return Symbol(None, "", None, layer or NO_LAYER)
-    fitting = naming.fitting(size)
     if by == "line":
-        lines = dict.fromkeys(tensor.line for tensor in fitting if tensor.line)
-        return Symbol(None, "", None, symbol.line or " | ".join(lines) or symbol.text)
+        return Symbol(None, "", None, naming.line_of(size) or symbol.text)
+    fitting = naming.fitting(size)
     if not fitting:
         return symbol
     # Not the name: compilers give the same tensor different ones.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from memtrace.timeline import (
 )
 
 SLACK = Symbol(None, "", None, BLOCK_SLACK)
+_Name = TypeVar("_Name")
 _WHERE_LIMIT = 4  # places named for a row; the rest would not be read
 _NAMES_LIMIT = 8  # … and tensors
 
@@ -205,6 +206,8 @@ class _Group:
         self.names: dict[str, int] = defaultdict(int)
         self.layers: dict[str, int] = defaultdict(int)
         self.categories: dict[str, int] = defaultdict(int)
+        self.symbols: dict[Symbol, int] = defaultdict(int)
+        self.lines: dict[str, int] = defaultdict(int)
 
     def add(self, naming: Naming, size: int, category: str) -> None:
         self.bytes += size
@@ -216,6 +219,9 @@ class _Group:
             self.names[" | ".join(dict.fromkeys(tensor.name for tensor in fitting))] += size
         self.layers[naming.layer_of(size)] += size
         self.categories[category] += size
+        self.symbols[naming.symbol] += size
+        if line := naming.line_of(size):
+            self.lines[line] += size
 
     def side(self) -> Side:
         return Side(
@@ -226,10 +232,12 @@ class _Group:
             tuple(text for text, _ in _most(self.names)[:_NAMES_LIMIT]),
             _most(self.layers),
             _most(self.categories),
+            tuple(symbol for symbol, _ in _most(self.symbols)[:_NAMES_LIMIT]),
+            tuple(line for line, _ in _most(self.lines)[:_WHERE_LIMIT]),
         )
 
 
-def _most(amounts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+def _most(amounts: Mapping[_Name, int]) -> tuple[tuple[_Name, int], ...]:
     return tuple(sorted(amounts.items(), key=lambda item: -item[1]))
 
 

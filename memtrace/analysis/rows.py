@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 from memtrace.symbols import Symbol
 
@@ -22,6 +23,7 @@ class Side:
     ``tensors``: shapes and dtypes with how many of each are held, most bytes first.
     ``names``: the tensors' own names, as the trace or the program calls them, most bytes first.
     ``layers``, ``categories``: bytes of each, most first; '' where a layer is not known.
+    ``symbols``: what made them, ``lines``: the model's lines they come from, most bytes first.
     """
 
     bytes: int = 0
@@ -31,6 +33,8 @@ class Side:
     names: tuple[str, ...] = ()
     layers: tuple[tuple[str, int], ...] = ()
     categories: tuple[tuple[str, int], ...] = ()
+    symbols: tuple[Symbol, ...] = ()
+    lines: tuple[str, ...] = ()
 
     def __add__(self, other: Side) -> Side:
         return Side(
@@ -41,6 +45,8 @@ class Side:
             tuple(dict.fromkeys((*self.names, *other.names))),
             _add(self.layers, other.layers),
             _add(self.categories, other.categories),
+            tuple(dict.fromkeys((*self.symbols, *other.symbols))),
+            tuple(dict.fromkeys((*self.lines, *other.lines))),
         )
 
 
@@ -53,13 +59,19 @@ def _add(
     return tuple(amounts.items())
 
 
+def add_sides(sides: Iterable[Side]) -> Side:
+    """All of them as one; an empty side of none."""
+    return reduce(lambda one, other: one + other, sides, Side())
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """A symbol and its sides.
 
     ``members`` are the symbols folded into it, empty if it is one. ``renamed`` is what the baseline
     calls the same thing, None where the names are equal. ``elsewhere`` says that the side which
-    holds none of it at its peak does have it at other moments of its window.
+    holds none of it at its peak does have it at other moments of its window. ``beside`` are other
+    dtypes of the same tensor that the same side holds at the same moment.
     """
 
     symbol: Symbol
@@ -67,6 +79,7 @@ class Row:
     members: tuple[Symbol, ...] = ()
     renamed: Symbol | None = None
     elsewhere: bool = False
+    beside: tuple[str, ...] = ()
 
     @property
     def delta(self) -> int:
@@ -78,18 +91,44 @@ class Row:
         """How the sides differ, in a word: '' for a peak, and where they do not.
 
         'NEW' and 'GONE' where one run has none of it at all; 'KEPT LONGER' and 'FREED EARLIER'
-        where both make it, but only one holds it at its peak; 'COUNT 3 → 6'.
+        where both make it, but only one holds it at its peak; 'COUNT 3 → 6'; 'DTYPE' and 'SHAPE'
+        where both hold as many tensors, but of another kind.
         """
         if len(self.sides) < 2:
             return ""
-        a, b = (side.count for side in self.sides)
-        if a == b:
-            return ""
-        if not a:
+        a, b = self.sides
+        if a.count == b.count:
+            return _changed(a, b)
+        if not a.count:
             return "KEPT LONGER" if self.elsewhere else "NEW"
-        if not b:
+        if not b.count:
             return "FREED EARLIER" if self.elsewhere else "GONE"
-        return "" if self.symbol.name.startswith("<") else f"COUNT {a} → {b}"
+        return "" if self.symbol.name.startswith("<") else f"COUNT {a.count} → {b.count}"
+
+
+def _changed(a: Side, b: Side) -> str:
+    """What differs between as many tensors: their dtypes, or their sizes; '' where neither does."""
+    parts: list[tuple[str, Callable[[str], str]]] = [("DTYPE", lambda t: t.partition("[")[0])]
+    if a.bytes != b.bytes:  # else they are the same elements, laid out otherwise
+        parts.append(("SHAPE", lambda t: "[" + t.partition("[")[2]))
+    for word, part in parts:
+        left, right = (_tally(side.tensors, part) for side in (a, b))
+        lost, gained = left - right, right - left
+        if lost and lost.total() == gained.total():
+            return f"{word} {_weightiest(lost)} → {_weightiest(gained)}"
+    return ""
+
+
+def _tally(tensors: Iterable[tuple[str, int]], part: Callable[[str], str]) -> Counter[str]:
+    tally: Counter[str] = Counter()
+    for text, count in tensors:
+        tally[part(text)] += count
+    return tally
+
+
+def _weightiest(tally: Counter[str]) -> str:
+    """What there is most of, and a sign where there is more."""
+    return tally.most_common(1)[0][0] + (", …" if len(tally) > 1 else "")
 
 
 # A number that is a whole part of a module's path.
@@ -114,7 +153,7 @@ def fold_rows(rows: Sequence[Row]) -> list[Row]:
         kind = numbered_kind(symbol)
         sizes = tuple((side.bytes, side.count) for side in row.sides)
         place = (symbol.compiler, symbol.module, symbol.phase, symbol.line)
-        groups[(kind, place, sizes, row.elsewhere) if kind else id(row)].append(row)
+        groups[(kind, place, sizes, row.status, row.beside) if kind else id(row)].append(row)
     return sort_rows(_merge(group) for group in groups.values())
 
 
@@ -161,8 +200,5 @@ def _merge(group: list[Row]) -> Row:
     if len(group) == 1:
         return group[0]
     ordered = sorted(group, key=number_of)
-    sides = tuple(
-        sum((row.sides[k] for row in ordered[1:]), ordered[0].sides[k])
-        for k in range(len(ordered[0].sides))
-    )
+    sides = tuple(add_sides(row.sides[k] for row in ordered) for k in range(len(group[0].sides)))
     return replace(ordered[0], sides=sides, members=tuple(row.symbol for row in ordered))

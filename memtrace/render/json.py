@@ -94,6 +94,7 @@ def _peak_sizes(row: Row) -> dict[str, Any]:
         "where": list(side.where),
         "tensors": dict(side.tensors),
         "names": list(side.names),
+        "symbols": [symbol.text for symbol in side.symbols],
         "layers": dict(side.layers),
         "categories": dict(side.categories),
     }
@@ -123,6 +124,9 @@ def _diff_sizes(row: Row) -> dict[str, Any]:
         "candidate_tensors": dict(b.tensors),
         "baseline_names": list(a.names),
         "candidate_names": list(b.names),
+        "beside": list(row.beside),
+        "baseline_symbols": [symbol.text for symbol in a.symbols],
+        "candidate_symbols": [symbol.text for symbol in b.symbols],
         "baseline_categories": dict(a.categories),
         "candidate_categories": dict(b.categories),
     }

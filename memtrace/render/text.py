@@ -16,6 +16,7 @@ from memtrace.analysis import (
     Shown,
     ShowReport,
     Side,
+    describe,
     fold_rows,
     layer_pattern,
     limit_rows,
@@ -24,6 +25,7 @@ from memtrace.render.units import clean, format_bytes, format_delta, format_exac
 from memtrace.symbols import Line, Symbol
 
 _CONSUMERS = 3  # uses of a tensor that are printed; the last one always is
+_NAME_WIDTH = 40  # characters of a maker's name; Inductor's name all that a kernel fuses
 _LINE_WIDTH = 160  # characters of a source line
 _MORE = "red"
 _LESS = "green"
@@ -178,11 +180,13 @@ def _symbol(row: Row) -> Text:
     """The name as found in the trace, folded names in one, and the tensors under it."""
     text = Text(clean(_folded(row).text))
     if row.members:
-        text.append(f" · {len(row.members)} ×", style="bold")
+        each = f" {format_delta(row.delta // len(row.members))}" if len(row.sides) == 2 else ""
+        text.append(f" · {len(row.members)} ×{each}", style="bold")
     if row.renamed:
-        text.append(f"  ({clean(row.renamed.name)} in A)", style="dim")
+        text.append(f"  ({clean(_renamed(row))} in A)", style="dim")
     if row.status:
-        text.append(f"  {row.status}", style=_MORE if row.delta > 0 else _LESS)
+        beside = f" beside {', '.join(row.beside)}" if row.beside else ""
+        text.append(f"  {row.status}{clean(beside)}", style=_MORE if row.delta > 0 else _LESS)
     # The shapes are in a tensor's own row; there the names say more.
     shaped = row.symbol.compiler is None and row.symbol.text.endswith("]")
     for side in row.sides[::-1]:
@@ -190,6 +194,15 @@ def _symbol(row: Row) -> Text:
             text.append(f"\n  {clean(_names(row) if shaped else _tensors(side))}", style="dim")
             break
     return text
+
+
+def _renamed(row: Row) -> str:
+    """The baseline's name; of a tensor, whose place is the same, its shape."""
+    assert row.renamed is not None
+    here, there = describe(row.symbol.text), describe(row.renamed.text)
+    if here is not None and there is not None and here.place == there.place:
+        return row.renamed.text.removeprefix(there.place).strip()
+    return row.renamed.name
 
 
 def _folded(row: Row) -> Symbol:
@@ -220,13 +233,32 @@ def _tensors(side: Side, most: int = 4) -> str:
     return ", ".join(parts)
 
 
-def _names(row: Row, most: int = 4) -> str:
-    """'buf19, buf52 → t1112, t1126': what the tensors are called, in A and in B."""
-    sides = []
-    for side in row.sides:
-        more = "" if len(side.names) <= most else ", …"
-        sides.append(", ".join(side.names[:most]) + more if side.names else "·")
-    return " → ".join(sides)
+def _names(row: Row) -> str:
+    """'buf19 by TorchCompile0 → t1112, t1126 by nvFusion2, 6': A's and B's names and makers."""
+    return " → ".join(_side_names(side) for side in row.sides)
+
+
+def _side_names(side: Side, most: int = 4) -> str:
+    names = list(side.names[:most]) + ["…"] * (len(side.names) > most)
+    makers = ", ".join(_makers(side.symbols))
+    return " by ".join(part for part in (", ".join(names), makers) if part) or "·"
+
+
+def _makers(symbols: Sequence[Symbol]) -> list[str]:
+    """'nvFusion2, 6, 10': symbols by name and operation, numbered ones in a row."""
+    series: dict[tuple[str, str], list[str]] = {}
+    for symbol in symbols:
+        name = symbol.name
+        base = name.rstrip("0123456789") if symbol.compiler in ("thunder", "inductor") else name
+        series.setdefault((base, symbol.operation), []).append(name)
+    return [
+        (_series(names) or _short(names[0])) + (f" › {operation}" if operation else "")
+        for (_, operation), names in series.items()
+    ]
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _NAME_WIDTH else f"{name[:_NAME_WIDTH]}…"
 
 
 def _amount(side: Side) -> str:

@@ -27,10 +27,12 @@ _TYPE = re.compile(
 # Inductor's '# Topologically Sorted Source Nodes: [t208, t210], Original ATen: [aten.view]'
 _SOURCE_NODES = re.compile(r"Source Nodes: \[(?P<names>[^\]]*)\]")
 _EMPTY = re.compile(
-    r"^empty_strided(?:_\w+)?\(\((?P<shape>[\d, ]*)\),\s*\([\d, ]*\),\s*torch\.(?P<dtype>\w+)\)"
+    r"^empty_strided(?:_\w+)?\(\((?P<shape>[\d, ]*)\),\s*\((?P<strides>[\d, ]*)\),"
+    r"\s*torch\.(?P<dtype>\w+)\)"
 )
 _REUSE = re.compile(
-    r"^(?:reinterpret_tensor\((?P<name>\w+), \((?P<shape>[\d, ]*)\)|(?P<other>\w+)(?:;|$))"
+    r"^(?:reinterpret_tensor\((?P<name>\w+), \((?P<shape>[\d, ]*)\), \((?P<strides>[\d, ]*)\)"
+    r"|(?P<other>\w+)(?:;|$))"
 )
 _WORD = re.compile(_NAME)
 
@@ -51,6 +53,7 @@ class Tensor:
     """A tensor as a trace describes it. ``dtype`` is torch's word ('bfloat16').
 
     ``layer`` and ``line`` are where in the model it comes from, '' where that is not known.
+    ``strides`` are in elements; None where the trace does not say (Thunder's do not).
     """
 
     name: str
@@ -58,6 +61,7 @@ class Tensor:
     dtype: str
     layer: str = ""
     line: str = ""
+    strides: tuple[int, ...] | None = None
 
     @property
     def text(self) -> str:
@@ -66,9 +70,15 @@ class Tensor:
 
     @property
     def bytes(self) -> int:
-        """Bytes of its elements laid densely; -1 where the dtype's width is not known."""
+        """Bytes from its first element to its last, laid densely where the strides are not known;
+        -1 where the dtype's width is not known."""
         width = _WIDTHS.get(self.dtype, -1)
-        return width * math.prod(self.shape) if width > 0 else -1
+        if width < 0:
+            return -1
+        if self.strides is None or len(self.strides) != len(self.shape) or 0 in self.shape:
+            return width * math.prod(self.shape)
+        steps = ((n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True))
+        return width * (1 + sum(steps))
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,12 +172,15 @@ def _buffer(statement: Statement, known: dict[str, Tensor]) -> Tensor | None:
         return None
     name, value = statement.outputs[0], statement.text.partition("=")[2].strip()
     if made := _EMPTY.match(value):
-        return Tensor(name, _shape(made["shape"]), made["dtype"])
+        strides = _shape(made["strides"])
+        return Tensor(name, _shape(made["shape"]), made["dtype"], strides=strides)
     if view := _REUSE.match(value):
         base = known.get(view["name"] or view["other"])
-        shape = _shape(view["shape"]) if view["shape"] is not None else None
+        if base is not None and view["shape"] is None:
+            return replace(base, name=name)
         if base is not None:
-            return replace(base, name=name, shape=base.shape if shape is None else shape)
+            strides = _shape(view["strides"])
+            return replace(base, name=name, shape=_shape(view["shape"]), strides=strides)
     return None
 
 

@@ -65,6 +65,11 @@ class Naming:
         layers = dict.fromkeys(tensor.layer for tensor in self.fitting(size) if tensor.layer)
         return " | ".join(layers) or self.layer
 
+    def line_of(self, size: int) -> str:
+        """The model's line of an allocation of ``size`` bytes; several, as for its layer."""
+        lines = dict.fromkeys(tensor.line for tensor in self.fitting(size) if tensor.line)
+        return self.symbol.line or " | ".join(lines)
+
 
 NOT_NAMED = Naming(Symbol(None, "", None, UNATTRIBUTED))
 WORKSPACE = Naming(Symbol("eager", "", None, "cuBLAS workspace"))

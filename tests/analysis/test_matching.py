@@ -44,6 +44,16 @@ def test_a_fusion_that_holds_more_is_still_itself():
     assert joined(a, b) == [("nvFusion2", "", 20, "")]
 
 
+def test_a_fusion_that_returns_another_dtype_says_so():
+    a, b = [fusion("nvFusion2", 20, "bf16[10]")], [fusion("nvFusion2", 40, "f32[10]")]
+    assert joined(a, b) == [("nvFusion2", "", 20, "DTYPE bf16 → f32")]
+
+
+def test_as_much_in_another_shape_is_no_change():
+    a, b = [fusion("nvFusion2", 40, "f32[10]")], [fusion("nvFusion2", 40, "f32[2, 5]")]
+    assert joined(a, b) == [("nvFusion2", "", 0, "")]
+
+
 def test_a_number_alone_makes_nothing_the_same():
     a = [fusion("nvFusion2", 40, "f32[10]", layer="model.layers.0")]
     b = [fusion("nvFusion2", 60, "f32[15]", layer="model.layers.7")]
