@@ -12,6 +12,7 @@ from memtrace.errors import MemtraceError
 from memtrace.symbols import Attribution, Life, attribute, read_life
 from memtrace.symbols.sources import Sources
 from memtrace.symbols.stacks import Stacks
+from memtrace.symbols.statements import Tensor
 from memtrace.timeline import peak, position_in
 
 _SUGGESTIONS = 6
@@ -76,7 +77,7 @@ def report_show(subject: Subject, name: str) -> ShowReport:
                 k,
                 size,
                 naming.symbol.text,
-                " | ".join(dict.fromkeys(f"{t.name}: {t.text}" for t in fitting)),
+                " | ".join(dict.fromkeys(_tensor(t) for t in fitting)),
                 naming.layer_of(size),
                 category,
                 "before" if born < window.begin else position_in(window, born + 1),
@@ -89,6 +90,12 @@ def report_show(subject: Subject, name: str) -> ShowReport:
     return ShowReport(
         name, window.name, sum(one.bytes for one in shown if one.alive_at_peak), tuple(shown)
     )
+
+
+def _tensor(tensor: Tensor) -> str:
+    """'buf16: float32[8, 197], strides (208, 1)'; Thunder's traces know of no strides."""
+    strides = f", strides {tensor.strides}" if tensor.strides else ""
+    return f"{tensor.name}: {tensor.text}{strides}"
 
 
 def _size(subject: Subject, lifetime: int) -> int:

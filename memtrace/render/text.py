@@ -246,13 +246,14 @@ def _side_names(side: Side, most: int = 4) -> str:
 
 def _makers(symbols: Sequence[Symbol]) -> list[str]:
     """'nvFusion2, 6, 10': symbols by name and operation, numbered ones in a row."""
-    series: dict[tuple[str, str], list[str]] = {}
+    series: dict[tuple[str, str], dict[str, None]] = {}
     for symbol in symbols:
         name = symbol.name
         base = name.rstrip("0123456789") if symbol.compiler in ("thunder", "inductor") else name
-        series.setdefault((base, symbol.operation), []).append(name)
+        series.setdefault((base, symbol.operation), {})[name] = None
     return [
-        (_series(names) or _short(names[0])) + (f" › {operation}" if operation else "")
+        (_series(list(names)) or _short(next(iter(names))))
+        + (f" › {operation}" if operation else "")
         for (_, operation), names in series.items()
     ]
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 # 'l_self_modules_model_modules_layers_modules_3_parameters_weight_', as Dynamo names a parameter
@@ -34,6 +35,34 @@ def parameter_place(proxy: str) -> Place | None:
     """The module that holds a parameter, by the name Dynamo gives its proxy; None for others."""
     found = _PROXY.match(proxy)
     return Place(found["path"].replace("_modules_", ".")) if found else None
+
+
+def layer_of_call(layer: str, arguments: Iterable[str]) -> str:
+    """``layer`` with the numbers of the call that runs it.
+
+    One compiled graph serves all layers that are alike, and names the one it was compiled for.
+    Which one calls it is told by the parameters that it is given: of those nearest to ``layer``
+    in the model, if they agree, the numbers are taken.
+    """
+    parts = layer.split(".")
+    best = 0
+    found: set[tuple[str, ...]] = set()
+    for name in arguments:
+        if (held := parameter_place(name)) is None:
+            continue
+        other = held.layer.split(".")
+        common = _common_depth(parts, other)
+        if common > best:
+            best, found = common, set()
+        if common == best:
+            found.add(tuple(other[:common]))
+    return ".".join((*found.pop(), *parts[best:])) if best and len(found) == 1 else layer
+
+
+def _common_depth(one: Sequence[str], other: Sequence[str]) -> int:
+    """How many parts of two paths are alike from the root on, whatever their numbers are."""
+    alike = (a == b or (a.isdecimal() and b.isdecimal()) for a, b in zip(one, other, strict=False))
+    return sum(1 for _ in takewhile(bool, alike))
 
 
 def find_places(

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from memtrace.snapshot.columns import Frame
+from memtrace.symbols.dataflow import layer_of_call
 from memtrace.symbols.sources import Sources
 from memtrace.symbols.statements import Source, Statement, Tensor
 from memtrace.symbols.table import Naming, Symbol, short_path
@@ -22,6 +23,7 @@ _AOT_ID = re.compile(r"^# AOT ID: \['(?P<number>\d+)_(?P<kind>\w+)'\]")
 _PHASES = {"forward": "forward", "backward": "backward", "inference": "forward"}
 _LOOK_AHEAD = 40  # lines between a buffer and the kernel that first fills it
 _COMMENT_ABOVE = 6  # lines between the comment on a kernel and its call
+_CALLS = (".run", ".default")  # of kernels and operators
 
 
 def is_output_file(filename: str) -> bool:
@@ -42,19 +44,30 @@ def name_stack(frames: Sequence[Frame], sources: Sources) -> Naming | None:
     line = next((_text(f) for f in frames[at + 1 :] if _is_model(f.filename)), "") or place.line
     symbol = Symbol("inductor", module, phase, name or f"line{frame.line}", "", line)
     where = f"{short_path(frame.filename)}:{frame.line}"
+    layer = layer_of_call(place.layer, _given(frames[at + 1 :], sources))
     buffers = buffer_at(frames[: at + 1], sources)
-    return Naming(symbol, where, tuple(replace(b, layer=place.layer) for b in buffers), place.layer)
+    return Naming(symbol, where, tuple(replace(b, layer=layer) for b in buffers), layer)
+
+
+def _given(outer: Sequence[Frame], sources: Sources) -> tuple[str, ...]:
+    """What the split graph that calls a compiled part of it passes on, () where there is none."""
+    split = next((f for f in outer if f.filename.startswith("<eval_with_key>")), None)
+    statement = sources.statement(split.filename, split.line) if split else None
+    return statement.arguments if statement else ()
 
 
 def buffer_at(frames: Sequence[Frame], sources: Sources) -> tuple[Tensor, ...]:
-    """The buffer that the innermost Inductor frame makes, with its shape and dtype."""
+    """The buffer that the innermost Inductor frame makes, with its shape and dtype; of an operator
+    that it calls, all that this returns."""
     for frame in frames:
         if not is_output_file(frame.filename):
             continue
         source = sources.source(frame.filename)
         statement = source.statements.get(frame.line)
-        if statement is None or not statement.callee.startswith("empty_strided"):
+        if statement is None or not statement.outputs:
             return ()
+        if not statement.callee.startswith("empty_strided"):
+            return source.returned.get(statement.outputs[0], ())
         made = source.buffers.get(statement.outputs[0])
         return (made,) if made is not None else ()
     return ()
@@ -81,9 +94,18 @@ def kernel_at(frames: Sequence[Frame], sources: Sources) -> tuple[str, tuple[str
         return "", ()
     source = sources.source(frame.filename)
     kernel = _kernel(source, statement)
-    above = range(kernel.line - 1, max(kernel.line - _COMMENT_ABOVE, statement.line), -1)
-    fused = next((source.nodes[number] for number in above if number in source.nodes), ())
-    return kernel.callee.removesuffix(".run"), fused
+    return kernel.callee.removesuffix(".run"), _fused(source, kernel)
+
+
+def _fused(source: Source, kernel: Statement) -> tuple[str, ...]:
+    """What the comment above a kernel's call lists, unless it is another kernel's."""
+    for number in range(kernel.line - 1, kernel.line - _COMMENT_ABOVE, -1):
+        if number in source.nodes:
+            return source.nodes[number]
+        between = source.statements.get(number)
+        if between is not None and between.callee.endswith(_CALLS):
+            break
+    return ()
 
 
 def _kernel(source: Source, statement: Statement) -> Statement:

@@ -179,10 +179,14 @@ class Sources:
         return found
 
     def node_place(self, names: Sequence[str]) -> Place:
-        """The place of the last of several nodes, in the FX graph that has most of them."""
+        """The place of the last of several nodes, in the FX graph that has most of them.
+
+        A view of the result for its reader, perhaps another layer, does not count as the last.
+        """
         best = max(self._nodes, key=lambda graph: sum(n in graph for n in names), default={})
-        last = next((best[name] for name in reversed(names) if name in best), None)
-        return self._node_place(last) if last is not None else NOWHERE
+        there = [best[name] for name in reversed(names) if name in best]
+        made = [node for node in there if _operation_name(node["target"]) not in _VIEWS]
+        return self._node_place((made or there)[0]) if there else NOWHERE
 
     def fx_line(self, filename: str, line: int) -> str:
         """The model's line behind a line of an FX graph's code."""

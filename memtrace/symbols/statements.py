@@ -34,6 +34,12 @@ _REUSE = re.compile(
     r"^(?:reinterpret_tensor\((?P<name>\w+), \((?P<shape>[\d, ]*)\), \((?P<strides>[\d, ]*)\)"
     r"|(?P<other>\w+)(?:;|$))"
 )
+# What an operator returns, as Inductor asserts it of each of its results
+_ASSERTED = re.compile(
+    r"^assert_size_stride\((?P<name>\w+), \((?P<shape>[\d, ]*)\), \((?P<strides>[\d, ]*)\)"
+)
+_ELEMENT = re.compile(r"^(?P<whole>\w+)\[\d+\]")
+_CALLED_WHOLE = ("torch.ops.", "extern_kernels.")
 _WORD = re.compile(_NAME)
 
 THUNDER_DTYPES = {
@@ -54,6 +60,7 @@ class Tensor:
 
     ``layer`` and ``line`` are where in the model it comes from, '' where that is not known.
     ``strides`` are in elements; None where the trace does not say (Thunder's do not).
+    ``dtype`` may be '' where only the shape is known.
     """
 
     name: str
@@ -73,12 +80,15 @@ class Tensor:
         """Bytes from its first element to its last, laid densely where the strides are not known;
         -1 where the dtype's width is not known."""
         width = _WIDTHS.get(self.dtype, -1)
-        if width < 0:
-            return -1
+        return width * self.extent if width > 0 else -1
+
+    @property
+    def extent(self) -> int:
+        """How many elements of memory lie from its first to its last."""
         if self.strides is None or len(self.strides) != len(self.shape) or 0 in self.shape:
-            return width * math.prod(self.shape)
+            return math.prod(self.shape)
         steps = ((n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True))
-        return width * (1 + sum(steps))
+        return 1 + sum(steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +110,8 @@ class Source:
 
     ``tensors`` are those its comments describe, ``makers`` the statement that first makes a name,
     ``nodes`` the names of the operations that Inductor's comments give for the kernel below,
-    ``buffers`` what Inductor allocates, and what it calls the same memory later.
+    ``buffers`` what Inductor allocates, and what it calls the same memory later, ``returned`` what
+    the operators that it calls return, by the name that the result as a whole has.
     """
 
     filename: str
@@ -109,6 +120,7 @@ class Source:
     makers: dict[str, Statement]
     nodes: dict[int, tuple[str, ...]]
     buffers: dict[str, Tensor]
+    returned: dict[str, tuple[Tensor, ...]]
 
 
 def parse_source(filename: str, text: str) -> Source:
@@ -118,6 +130,8 @@ def parse_source(filename: str, text: str) -> Source:
     makers: dict[str, Statement] = {}
     nodes: dict[int, tuple[str, ...]] = {}
     buffers: dict[str, Tensor] = {}
+    returned: dict[str, tuple[Tensor, ...]] = {}
+    whole: dict[str, str] = {}  # the name of a call's result, for each part of it
     origin: tuple[str, int] | None = None
     for number, line in enumerate(text.split("\n"), start=1):
         for found in _TYPE.finditer(line):
@@ -138,8 +152,15 @@ def parse_source(filename: str, text: str) -> Source:
             makers.setdefault(name, statement)
         if (made := _buffer(statement, buffers)) is not None:
             buffers[made.name] = made
+        elif statement.outputs and statement.callee.startswith(_CALLED_WHOLE):
+            whole[statement.outputs[0]] = statement.outputs[0]
+            returned[statement.outputs[0]] = ()
+        elif statement.outputs and (part := _ELEMENT.match(_value(statement))):
+            whole[statement.outputs[0]] = whole.get(part["whole"], "")
+        elif (known := _ASSERTED.match(statement.text)) and (call := whole.get(known["name"])):
+            returned[call] += _asserted(known, makers[call], buffers)
         origin = None
-    return Source(filename, statements, tensors, makers, nodes, buffers)
+    return Source(filename, statements, tensors, makers, nodes, buffers, returned)
 
 
 def _parse_line(number: int, line: str, origin: tuple[str, int] | None) -> Statement:
@@ -170,7 +191,7 @@ def _buffer(statement: Statement, known: dict[str, Tensor]) -> Tensor | None:
     or 'buf20 = buf19', or 'buf20 = reinterpret_tensor(buf19, (32, ), …)', the same memory."""
     if len(statement.outputs) != 1:
         return None
-    name, value = statement.outputs[0], statement.text.partition("=")[2].strip()
+    name, value = statement.outputs[0], _value(statement)
     if made := _EMPTY.match(value):
         strides = _shape(made["strides"])
         return Tensor(name, _shape(made["shape"]), made["dtype"], strides=strides)
@@ -182,6 +203,20 @@ def _buffer(statement: Statement, known: dict[str, Tensor]) -> Tensor | None:
             strides = _shape(view["strides"])
             return replace(base, name=name, shape=_shape(view["shape"]), strides=strides)
     return None
+
+
+def _value(statement: Statement) -> str:
+    return statement.text.partition("=")[2].strip()
+
+
+def _asserted(
+    found: re.Match[str], call: Statement, buffers: dict[str, Tensor]
+) -> tuple[Tensor, ...]:
+    """A result of an operator: with the dtype of what it reads, and with none, for a size that
+    this dtype does not give."""
+    result = Tensor(found["name"], _shape(found["shape"]), "", strides=_shape(found["strides"]))
+    dtypes = (buffers[name].dtype for name in call.arguments if name in buffers)
+    return tuple(replace(result, dtype=dtype) for dtype in (*list(dtypes)[:1], ""))
 
 
 def _shape(text: str) -> tuple[int, ...]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from memtrace.symbols.statements import Tensor
 
+_WIDTHS = (1, 2, 4, 8, 16)
 UNATTRIBUTED = "<unattributed>"
 BEFORE_RECORDING = "<before recording>"
 BLOCK_SLACK = "<block slack>"
@@ -57,8 +58,19 @@ class Naming:
     layer: str = ""
 
     def fitting(self, size: int) -> tuple[Tensor, ...]:
-        """Those of the tensors that take ``size`` bytes: one, or an honest set."""
-        return tuple(tensor for tensor in self.tensors if tensor.bytes == size)
+        """Those of the tensors that take ``size`` bytes: one, or an honest set.
+
+        Where none does, those of unknown dtype that do so with elements of 1 to 16 bytes.
+        """
+        exact = tuple(tensor for tensor in self.tensors if tensor.bytes == size)
+        if exact or size <= 0:
+            return exact
+        unknown = [t for t in self.tensors if not t.dtype and t.extent and size % t.extent == 0]
+        return tuple(
+            replace(tensor, dtype=f"{8 * width}-bit")
+            for tensor in unknown
+            if (width := size // tensor.extent) in _WIDTHS
+        )
 
     def layer_of(self, size: int) -> str:
         """The layer of an allocation of ``size`` bytes; several, where it can be any of them."""

@@ -54,12 +54,28 @@ def name_stack(frames: Sequence[Frame], sources: Sources) -> Naming | None:
         line = "" if _is_fusion(name) else sources.place(statement).line
         symbol = Symbol("thunder", region.module, region.phase, name, "", line)
         return Naming(symbol, where, outputs, _common_layer(outputs))
-    operation, made = _operation(inside[0], frames[:executed], sources)
+    compiled = _own(inside, sources)
+    operation, made = _operation(compiled, frames[:executed], sources)
     line = sources.place(made).line
     symbol = Symbol("thunder", region.module, region.phase, name, operation, line)
-    layer = _common_layer(sources.outputs(inside[0].filename, made)) if made else ""
+    layer = _common_layer(sources.outputs(compiled.filename, made)) if made else ""
     buffers = inductor.buffer_at(frames[:executed], sources)
     return Naming(symbol, where, tuple(replace(b, layer=layer) for b in buffers), layer)
+
+
+def _own(inside: Sequence[Frame], sources: Sources) -> Frame:
+    """The operation's frame in the file of the region that ran.
+
+    Inductor compiles regions that are alike once, so that the frame from compile time, the
+    innermost, may be of another layer's region. The same line of the own one is meant.
+    """
+    compiled, own = inside[0], inside[-1].filename
+    if compiled.filename == own:
+        return compiled
+    there = sources.statement(compiled.filename, compiled.line)
+    here = sources.statement(own, compiled.line)
+    alike = here is not None and there is not None and here.callee == there.callee
+    return compiled._replace(filename=own) if alike else compiled
 
 
 def _common_layer(tensors: Sequence[Tensor]) -> str:

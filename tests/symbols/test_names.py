@@ -4,6 +4,7 @@ import pytest
 
 from memtrace.snapshot.columns import Frame
 from memtrace.symbols import Symbol, eager, inductor, thunder
+from memtrace.symbols.dataflow import layer_of_call
 from memtrace.symbols.sources import Sources
 
 COMPUTATION = """def computation(q):
@@ -147,6 +148,61 @@ def test_region_names_region_operation_and_buffer(sources):
     )
     assert naming.symbol.text == "decoder/forward TorchCompile0 › Tensor.to (train/model.py:7)"
     assert [t.text for t in naming.tensors] == ["float32[1, 28, 4096, 4096]"]
+
+
+def test_a_region_compiled_for_another_layer_has_its_own_lines():
+    meta = {
+        **META,
+        "sources": {
+            **META["sources"],
+            "thunder.to_be_compiled_18": REGION.replace("12:85", "12:86"),
+        },
+        "fx": {
+            "<eval_with_key>.12": [
+                node(85, "weights", "model.layers.3.self_attn", QWEN + ":7"),
+                node(86, "weights_1", "model.layers.4.self_attn", QWEN + ":7"),
+            ]
+        },
+    }
+    program = meta["thunder"][0]
+    regions = [trace(f"region:TorchCompile{k}", f"thunder.to_be_compiled_{17 + k}") for k in (0, 1)]
+    for k, region in enumerate(regions):
+        region["symbols"] = [
+            {
+                "name": "Tensor.to", "line": 3, "origin": f"<eval_with_key>.12:{85 + k}",
+                "args": ["q"], "outputs": [tensor("t5", 4, 4)], "inside": [],
+            }
+        ]  # fmt: skip
+    meta["thunder"] = [{**program, "traces": [program["traces"][0], *regions]}]
+    frames = [
+        Frame(OUTPUT, 4, "call"),
+        Frame("thunder.to_be_compiled_17", 3, "to_be_compiled"),
+        Frame("thunder.to_be_compiled_18", 1, "to_be_compiled"),
+        computation(6),
+    ]
+    naming = thunder.name_stack(frames, Sources(meta))
+    assert naming.symbol.operation == "Tensor.to"
+    assert naming.layer == "model.layers.4.self_attn"
+    own = thunder.name_stack([*frames[:2], frames[1]._replace(line=1), frames[3]], Sources(meta))
+    assert own.layer == "model.layers.3.self_attn"
+
+
+PROXY = "l_self_modules_model_modules_layers_modules_{}_modules_{}_parameters_weight_"
+
+
+@pytest.mark.parametrize(
+    ("given", "layer"),
+    [
+        ([PROXY.format(1, "up")], "model.layers.1.act"),
+        ([PROXY.format(0, "up")], "model.layers.0.act"),
+        ([PROXY.format(1, "up"), PROXY.format(1, "down"), "x_3"], "model.layers.1.act"),
+        ([PROXY.format(1, "up"), PROXY.format(2, "up")], "model.layers.0.act"),  # no agreement
+        (["x_3"], "model.layers.0.act"),
+        (["l_self_modules_other_parameters_weight_"], "model.layers.0.act"),
+    ],
+)
+def test_the_call_tells_which_of_alike_layers_runs(given, layer):
+    assert layer_of_call("model.layers.0.act", given) == layer
 
 
 def test_without_sources_the_kind_and_the_line_remain():

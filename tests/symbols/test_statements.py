@@ -1,5 +1,8 @@
 """Generated source, read line by line."""
 
+import pytest
+
+from memtrace.symbols import Naming, Symbol
 from memtrace.symbols.statements import Tensor, parse_source
 
 TRACE = """import torch
@@ -56,3 +59,52 @@ def test_a_fragment_still_gives_what_is_left():
 def test_unknown_dtype_has_no_size():
     assert Tensor("t", (2,), "float4").bytes == -1
     assert Tensor("t", (), "float32").bytes == 4
+
+
+OPERATORS = """
+    buf1 = empty_strided_cuda((2, 3, 5), (16, 5, 1), torch.bfloat16)
+    buf2 = torch.ops.aten.sdpa.default(buf1, arg0)
+    buf3 = buf2[0]
+    assert_size_stride(buf3, (2, 3, 5), (15, 5, 1), 'torch.ops.aten.sdpa.default')
+    buf4 = buf2[1]
+    assert_size_stride(buf4, (2, 3), (3, 1), 'torch.ops.aten.sdpa.default')
+    buf5 = extern_kernels.convolution(arg0, arg1, stride=(1, 1))
+    assert_size_stride(buf5, (4,), (1,), 'torch.ops.aten.convolution.default')
+    assert_size_stride(arg0, (7,), (1,))
+"""
+
+
+def test_padded_strides_count():
+    source = parse_source("t", OPERATORS)
+    # From the first element to the last: 1 + 1 × 16 + 2 × 5 + 4 × 1.
+    assert source.buffers["buf1"].bytes == 31 * 2
+    assert source.buffers["buf1"].strides == (16, 5, 1)
+    assert Tensor("t", (2, 0), "float32", strides=(9, 1)).bytes == 0
+    assert Tensor("t", (2, 3), "float32", strides=(0, 1)).bytes == 12  # expanded
+
+
+def test_what_an_operator_returns_is_what_inductor_asserts():
+    returned = parse_source("t", OPERATORS).returned
+    assert set(returned) == {"buf2", "buf5"}
+    assert [(t.name, t.dtype, t.shape) for t in returned["buf2"]] == [
+        ("buf3", "bfloat16", (2, 3, 5)),
+        ("buf3", "", (2, 3, 5)),
+        ("buf4", "bfloat16", (2, 3)),
+        ("buf4", "", (2, 3)),
+    ]
+    assert [(t.name, t.dtype) for t in returned["buf5"]] == [("buf5", "")]
+
+
+@pytest.mark.parametrize(
+    ("size", "texts"),
+    [
+        (60, ["bfloat16[2, 3, 5]"]),
+        (24, ["32-bit[2, 3]"]),  # the log-sum-exp is wider than what attention reads
+        (36, []),
+        (0, []),
+    ],
+)
+def test_a_size_tells_which_result_it_is(size, texts):
+    tensors = parse_source("t", OPERATORS).returned["buf2"]
+    naming = Naming(Symbol("inductor", "", None, "sdpa"), tensors=tensors)
+    assert [tensor.text for tensor in naming.fitting(size)] == texts
