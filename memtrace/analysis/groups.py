@@ -26,7 +26,7 @@ class Groups:
 def key_of(naming: Naming, size: int, category: str, by: Dimension) -> Symbol:
     """The group of a lifetime of ``size`` requested bytes; its symbol's text is the row's name."""
     symbol = naming.symbol
-    if by == "symbol" or symbol.text.startswith("<"):
+    if by == "symbol" or symbol.special:
         return symbol
     if by == "category":
         return Symbol(None, "", None, category)

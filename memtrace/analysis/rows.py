@@ -103,7 +103,7 @@ class Row:
             return "KEPT LONGER" if self.elsewhere else "NEW"
         if not b.count:
             return "FREED EARLIER" if self.elsewhere else "GONE"
-        return "" if self.symbol.name.startswith("<") else f"COUNT {a.count} → {b.count}"
+        return "" if self.symbol.special else f"COUNT {a.count} → {b.count}"
 
 
 def _changed(a: Side, b: Side) -> str:

@@ -63,14 +63,21 @@ class OwnerLog:
             self._gradients(mark)
 
     def _gradients(self, mark: int) -> None:
+        import torch
+
         add = _Rows(mark, self.rows).add
         for name, reference in self._parameters:
             parameter = reference()
-            if parameter is not None and parameter.grad is not None:
+            if parameter is None:
+                continue
+            if parameter.grad is not None:
                 add("gradient", name, parameter.grad)
+            for key, value in vars(parameter).items():
+                if "grad" in key and _is(value, torch.Tensor):
+                    add("gradient", f"{name}:{key}", value)
 
 
-def _is(candidate: Any, kind: type) -> bool:
+def _is(candidate: Any, kind: type[Any]) -> bool:
     # type(), not isinstance(): that asks the object, and some proxies answer by doing work.
     try:
         return issubclass(type(candidate), kind)
@@ -105,7 +112,8 @@ class _Rows:
         try:
             storage = tensor.untyped_storage()
             address, size = int(storage.data_ptr()), int(storage.nbytes())
-        except Exception:  # a fake, lazy or wrapped tensor has no memory of its own
+            strides = [int(n) for n in tensor.stride()]
+        except Exception:  # fake, lazy, sparse or wrapped: no one memory of its own
             return
         device = -1 if tensor.device.type == "cpu" else (tensor.device.index or 0)
         if not size or not address or (kind, device, address) in self._seen:
@@ -120,6 +128,7 @@ class _Rows:
                 address=address,
                 bytes=size,
                 shape=[int(n) for n in tensor.shape],
+                strides=strides,
                 dtype=str(tensor.dtype).removeprefix("torch."),
             )
         )

@@ -8,7 +8,7 @@ Columns are plain lists of equal length (numpy arrays would need globals to unpi
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 FORMAT = 1
 
@@ -174,7 +174,9 @@ class Profile(TypedDict):
 class Owner(TypedDict):
     """A tensor that the program holds by name at a mark: what its allocation is, told by itself.
 
-    ``kind``: "parameter", "buffer", "gradient", "optimizer" (a state tensor of an optimizer).
+    ``kind``: "parameter", "buffer", "gradient" (``.grad``, or a tensor that the program keeps as an
+    attribute of a parameter under a name with "grad" in it, as Megatron's ``main_grad``),
+    "optimizer" (a state tensor of an optimizer).
     ``name``: 'model.layers.0.mlp.up_proj.weight', for optimizer state with the state's name behind
     a colon: 'lm_head.weight:exp_avg'. ``address`` and ``bytes`` are those of its storage.
     """
@@ -186,6 +188,7 @@ class Owner(TypedDict):
     address: int
     bytes: int
     shape: list[int]
+    strides: NotRequired[list[int]]  # in elements; early captures lack it
     dtype: str
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from memtrace.snapshot.validate import INT64, Fault, brief, integer, is_text
 
@@ -99,7 +99,11 @@ class Schema:
 
     def _record(self, hint: Any) -> Check:
         keys = [(key, self._compile(of)) for key, of in get_type_hints(hint).items()]
-        optional = not hint.__total__
+        # Not __optional_keys__: that does not see NotRequired where annotations are strings.
+        marked = get_type_hints(hint, include_extras=True)
+        optional = {key for key, of in marked.items() if get_origin(of) is NotRequired}
+        if not hint.__total__:
+            optional.update(marked)
 
         def check(value: dict[str, Any]) -> int:
             weight = 0
@@ -109,7 +113,7 @@ class Schema:
                         weight += inner(value[key])
                     except _Misplaced as error:
                         raise error.inside(f".{key}") from None
-                elif not optional:
+                elif key not in optional:
                     raise _Misplaced(lambda place: Fault(f"{place} is missing")).inside(f".{key}")
             return weight
 

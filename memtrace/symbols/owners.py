@@ -77,7 +77,8 @@ def carry_owned(
 def name_owned(row: dict[str, Any], naming: Naming) -> Naming:
     """``naming`` with the tensor its owner names; its symbol, too, where nothing else tells it."""
     path = row["name"].partition(":")[0].rpartition(".")[0]
-    tensor = Tensor(row["name"], tuple(row["shape"]), row["dtype"], path)
+    strides = tuple(row["strides"]) if row.get("strides") else None
+    tensor = Tensor(row["name"], tuple(row["shape"]), row["dtype"], path, strides=strides)
     if naming is not NOT_NAMED:
         return replace(naming, tensors=(tensor,), layer=path or naming.layer)
     symbols = {

@@ -32,6 +32,12 @@ class Symbol:
     line: str = ""
 
     @property
+    def special(self) -> bool:
+        """Whether it stands for bytes that nothing made by name: '<unattributed>', …"""
+        # A function may be called so, too: '<module>', '<lambda>'.
+        return self.compiler is None and self.name.startswith("<")
+
+    @property
     def text(self) -> str:
         """The symbol on one line, the same on every run of the same program."""
         place = "/".join(part for part in (self.module, self.phase) if part)

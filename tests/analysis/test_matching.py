@@ -130,3 +130,12 @@ def test_matching_moves_no_byte_and_works_both_ways(a, b):
     assert sum(row.sides[1].bytes for row in forth) == sum(row.sides[0].bytes for row in b)
     assert sorted(row.delta for row in forth) == sorted(-row.delta for row in back)
     assert all(row.delta == 0 and not row.renamed for row in join_rows(a, a))
+
+
+def test_a_function_in_angle_brackets_is_a_symbol_like_any():
+    script = Symbol("eager", "", None, "<module>", "", "a/train.py:5")
+    assert not script.special
+    assert Symbol(None, "", None, "<unattributed>").special
+    assert joined([Row(script, (Side(5, 1),))], [Row(script, (Side(9, 2),))]) == [
+        ("<module>", "", 4, "COUNT 1 → 2")
+    ]

@@ -64,3 +64,28 @@ def test_categories_are_what_the_program_counts(
     report = report_peak(subject, by="category", at=str(step.end))
     sizes = {row.symbol.text: row.sides[0].bytes for row in report.rows}
     assert {name: sizes[name] for name in counted} == counted
+
+
+MAIN_GRAD = """
+import torch
+
+model = torch.nn.Linear(70, 90).bfloat16()
+for parameter in model.parameters():
+    parameter.main_grad = torch.zeros_like(parameter, dtype=torch.float32)
+x = torch.randn(8, 70, dtype=torch.bfloat16)
+for _ in range(5):
+    model(x).float().square().mean().backward()
+    for parameter in model.parameters():
+        parameter.main_grad += parameter.grad
+        parameter.grad = None
+"""
+
+
+def test_gradients_kept_in_f32_are_gradients(tmp_path: Path) -> None:
+    done = record(tmp_path, MAIN_GRAD)
+    assert done.code == 0, done.err
+    subject = open_subject(read(str(tmp_path / "out.pkl")))
+    report = report_peak(subject, by="category", at=str(subject.window.begin))
+    sizes = {row.symbol.text: row.sides[0].bytes for row in report.rows}
+    assert sizes["gradient"] == (70 * 90 + 90) * 4
+    assert sizes["parameter"] == (70 * 90 + 90) * 2

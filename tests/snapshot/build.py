@@ -161,6 +161,7 @@ def meta(**more: Any) -> dict[str, Any]:
                     "address": 0x7F0000000000,
                     "bytes": 500,
                     "shape": [125],
+                    "strides": [1],
                     "dtype": "float32",
                 }
             ],
