@@ -6,6 +6,10 @@ from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from difflib import SequenceMatcher
 
+import numpy as np
+
+from memtrace.snapshot.columns import Int64
+
 # Above this many allocations that differ, the exact alignment (quadratic) gives way to counting.
 _EXACT_LIMIT = 500
 
@@ -28,6 +32,29 @@ def align(model: Sequence[Hashable], other: Sequence[Hashable]) -> list[tuple[in
     pairs += [(begin + a, begin + b) for a, b in _align_middle(*middle)]
     pairs += [(len(model) - end + k, len(other) - end + k) for k in range(end)]
     return pairs
+
+
+class Aligner:
+    """Aligns many repetitions with one; those that are alike are looked at once.
+
+    ``model`` are whole numbers, equal where two allocations may be the same.
+    """
+
+    def __init__(self, model: Int64) -> None:
+        self._model = model
+        self._same = np.arange(len(model))
+        self._known: dict[bytes, tuple[Int64, Int64]] = {}
+
+    def pairs(self, other: Int64) -> tuple[Int64, Int64]:
+        """The positions in the model and in ``other`` that ``align`` pairs."""
+        if np.array_equal(self._model, other):
+            return self._same, self._same
+        key = other.tobytes()
+        if key not in self._known:
+            pairs = align(self._model.tolist(), other.tolist())
+            both = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+            self._known[key] = both[:, 0], both[:, 1]
+        return self._known[key]
 
 
 def _align_middle(model: Sequence[Hashable], other: Sequence[Hashable]) -> list[tuple[int, int]]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from memtrace.snapshot.columns import Recording
-from memtrace.symbols.alignment import align
+from memtrace.snapshot.columns import Int32, Int64, Recording, UInt64
+from memtrace.symbols.alignment import Aligner
+from memtrace.symbols.distinct import number_rows
 from memtrace.symbols.statements import Tensor
 from memtrace.symbols.table import NOT_NAMED, Naming, Symbol
 from memtrace.timeline import Replay, Window
@@ -18,60 +18,98 @@ from memtrace.timeline.moments import Moments
 _HOST = -1
 
 
-def find_owned(recording: Recording, replay: Replay) -> dict[int, dict[str, Any]]:
-    """{lifetime: its row in the capture's ``owners``} for the replayed device.
+Rows = list[dict[str, Any]]
 
-    A lifetime is what a row speaks of if it was alive at the row's mark and holds its address. One
-    that several rows speak of keeps the first kind of: gradient, optimizer, parameter, buffer.
+
+def find_owned(recording: Recording, replay: Replay) -> tuple[Rows, Int32]:
+    """The rows of the capture's ``owners`` for the replayed device, and each lifetime's among them.
+
+    The numbers have shape (lifetimes,), -1 where no row speaks of it. A lifetime is what a row
+    speaks of if it was alive at the row's mark and holds its address. One that several rows speak
+    of keeps the first kind of: gradient, optimizer, parameter, buffer.
     """
     rows = (recording.meta or {}).get("owners") or []
     cpu = bool(rows) and (recording.meta or {})["facts"].get("device") == "cpu"
     device = _HOST if cpu else replay.device
     moments = Moments(recording, replay)
     lifetimes = replay.lifetimes
-    at_address: dict[int, list[int]] = defaultdict(list)
-    for k, address in enumerate(lifetimes.address.tolist()):
-        at_address[address].append(k)
-    found: dict[int, dict[str, Any]] = {}
     order = ("gradient", "optimizer", "parameter", "buffer")
     ranked = sorted(
         (row for row in rows if row["device"] == device and row["kind"] in order),
         key=lambda row: order.index(row["kind"]),
     )
-    for row in ranked:
+    at_address = _find_addresses(lifetimes.address, {row["address"] for row in ranked})
+    found = np.full(len(lifetimes), -1, dtype=np.int32)
+    for number, row in enumerate(ranked):
         moment = moments.at_mark(row["mark"])
-        if moment is None:
+        held = at_address.get(row["address"])
+        if moment is None or held is None:
             continue
-        for k in at_address.get(row["address"], ()):
-            if lifetimes.born[k] < moment <= lifetimes.freed[k]:
-                found.setdefault(k, row)
-    return found
+        alive = (lifetimes.born[held] < moment) & (lifetimes.freed[held] >= moment)
+        held = held[alive]
+        found[held[found[held] < 0]] = number
+    return ranked, found
+
+
+def _find_addresses(addresses: UInt64, wanted: set[int]) -> dict[int, Int64]:
+    """{address: the lifetimes that hold it}, for those wanted that are there."""
+    ordered = np.array(sorted(wanted), dtype=np.uint64)
+    if not len(ordered):
+        return {}
+    place = np.minimum(np.searchsorted(ordered, addresses), len(ordered) - 1)
+    hits = np.flatnonzero(ordered[place] == addresses)
+    hits = hits[np.argsort(place[hits], kind="stable")]
+    bounds = np.flatnonzero(np.diff(place[hits])) + 1
+    groups = np.split(hits, bounds) if len(hits) else []
+    return {int(addresses[group[0]]): group for group in groups}
 
 
 def carry_owned(
-    owned: dict[int, dict[str, Any]], replay: Replay, windows: list[Window], named: list[Naming]
-) -> dict[int, dict[str, Any]]:
+    rows: Rows,
+    owned: Int32,
+    replay: Replay,
+    windows: list[Window],
+    namings: list[Naming],
+    named: Int32,
+) -> Int32:
     """``owned``, and the same gradients in the other iterations.
 
-    Gradients are read after one backward pass; where each iteration makes them anew, those of the
-    others are what the same symbols made in the same order.
+    ``named`` are the lifetimes' rows in ``namings``. Gradients are read after one backward pass;
+    where each iteration makes them anew, those of the others are what the same symbols made in the
+    same order.
     """
-    born = replay.lifetimes.born
-    sizes = replay.lifetimes.requested.tolist()
-    members = [np.flatnonzero((born >= w.begin) & (born < w.end)).tolist() for w in windows]
-    gradients = {k for k, row in owned.items() if row["kind"] == "gradient"}
-    known = max(members, key=lambda rows: sum(k in gradients for k in rows), default=[])
-    if not gradients.intersection(known):
+    kinds = np.array([row["kind"] == "gradient" for row in rows] + [False])
+    gradient = kinds[owned]  # -1, no owner, is the last
+    members = members_of(replay.lifetimes.born, windows)
+    counts = [int(np.count_nonzero(gradient[begin:end])) for begin, end in members]
+    if not any(counts):
         return owned
-    carried = dict(owned)
-    model = [(named[k].symbol, sizes[k]) for k in known]
-    for rows in members:
-        if rows is known:
+    symbols: dict[Symbol, int] = {}
+    symbol = np.array([symbols.setdefault(n.symbol, len(symbols)) for n in namings])
+    _, alike = number_rows(symbol[named], replay.lifetimes.requested)
+    known = counts.index(max(counts))
+    begin, end = members[known]
+    aligner = Aligner(alike[begin:end])
+    sources = np.where(gradient[begin:end], owned[begin:end], -1)
+    carried = owned.copy()
+    for k, (begin, end) in enumerate(members):
+        if k == known:
             continue
-        for a, b in align(model, [(named[k].symbol, sizes[k]) for k in rows]):
-            if known[a] in gradients:
-                carried.setdefault(rows[b], owned[known[a]])
+        mine, theirs = aligner.pairs(alike[begin:end])
+        free = carried[begin:end]  # a view
+        chosen = (sources[mine] >= 0) & (free[theirs] < 0)
+        free[theirs[chosen]] = sources[mine[chosen]]
     return carried
+
+
+def members_of(born: Int64, windows: list[Window]) -> list[tuple[int, int]]:
+    """The lifetimes born in each window, as the first and the one past the last.
+
+    ``born`` of all lifetimes is in order.
+    """
+    begins = np.searchsorted(born, [w.begin for w in windows]).tolist()
+    ends = np.searchsorted(born, [w.end for w in windows]).tolist()
+    return list(zip(begins, ends, strict=True))
 
 
 def name_owned(row: dict[str, Any], naming: Naming) -> Naming:

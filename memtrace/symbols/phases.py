@@ -8,6 +8,8 @@ from memtrace.snapshot.columns import Int64, Recording
 from memtrace.timeline import Replay
 from memtrace.timeline.moments import Moments
 
+# What ``Phases.at`` numbers. None: between passes, and where there are no marks.
+PASSES = (None, "forward", "backward", "optimizer")
 _PHASES = {"call": "forward", "backward": "backward", "optimizer": "optimizer"}
 
 
@@ -38,9 +40,8 @@ class Phases:
             if names[k] is None and names[k - 1 : k + 2 : 2] == ["forward", "backward"]:
                 names[k] = "forward"
         self._bounds = np.array(bounds, dtype=np.int64)
-        self._names = names
+        self._passes = np.array([PASSES.index(name) for name in names], dtype=np.int64)
 
-    def at(self, events: Int64) -> list[str | None]:
-        """The pass of each event, None between passes and where there are no marks."""
-        rows = np.searchsorted(self._bounds, events, side="right") - 1
-        return [self._names[row] if row >= 0 else None for row in rows.tolist()]
+    def at(self, events: Int64) -> Int64:
+        """The pass of each event (-1: before the first), as its place in PASSES."""
+        return self._passes[np.searchsorted(self._bounds, events, side="right") - 1]

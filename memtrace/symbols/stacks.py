@@ -41,12 +41,14 @@ class Stacks:
     def __init__(self, table: StackTable) -> None:
         self._table = table
         self._python: dict[int, list[Frame]] = {}
+        self._is_native = [bool(_NATIVE_FILE.search(f.filename)) for f in table.frames]
 
     def python(self, stack: int) -> list[Frame]:
         """The Python frames of a stack, innermost first."""
         if stack not in self._python:
-            frames = self._table.at(stack)
-            self._python[stack] = [f for f in frames if not _NATIVE_FILE.search(f.filename)]
+            rows = self._table.stacks[stack]
+            frames, native = self._table.frames, self._is_native
+            self._python[stack] = [frames[k] for k in rows if not native[k]]
         return self._python[stack]
 
     def native(self, stack: int) -> Operator | None:
@@ -65,6 +67,6 @@ class Stacks:
         return any(name in f.name for f in self._inner(stack) for name in _WORKSPACE)
 
     def _inner(self, stack: int) -> Sequence[Frame]:
-        frames = self._table.at(stack)
-        outer = (k for k, f in enumerate(frames) if not _NATIVE_FILE.search(f.filename))
-        return frames[: next(outer, len(frames))]
+        rows = self._table.stacks[stack]
+        outer = (k for k, row in enumerate(rows) if not self._is_native[row])
+        return self._table.at(stack)[: next(outer, len(rows))]

@@ -9,35 +9,42 @@ from __future__ import annotations
 
 import numpy as np
 
-from memtrace.snapshot.columns import Recording
+from memtrace.snapshot.columns import Int32, Int64, Recording
 from memtrace.symbols.table import NOT_NAMED, Naming
 from memtrace.timeline import Replay, Window
 
 
 def find_workspaces(
-    recording: Recording, replay: Replay, windows: list[Window], named: list[Naming]
-) -> list[int]:
-    """The lifetimes that are workspaces; ``named`` are the names of all by other evidence."""
+    recording: Recording,
+    replay: Replay,
+    windows: list[Window],
+    namings: list[Naming],
+    named: Int32,
+) -> Int64:
+    """The lifetimes that are workspaces.
+
+    ``named`` are the rows in ``namings`` of all lifetimes by other evidence.
+    """
     size = ((recording.meta or {}).get("facts") or {}).get("cublas_workspace_bytes")
     if not size:
-        return []
+        return np.zeros(0, dtype=np.int64)
     lifetimes = replay.lifetimes
     sized = np.flatnonzero(lifetimes.requested == size)
     staying = sized[(lifetimes.freed[sized] == replay.n_events) & (lifetimes.born[sized] >= 0)]
-    births = lifetimes.born[sized].tolist()
+    births = lifetimes.born[sized]
+    numbers: dict[str, int] = {}
+    line = np.array([numbers.setdefault(n.symbol.line, len(numbers)) for n in namings])
+    lines = line[named[sized]]
     found = []
     for k in staying.tolist():
-        naming, born = named[k], int(lifetimes.born[k])
+        naming, born = namings[named[k]], int(lifetimes.born[k])
         later = [w for w in windows if w.begin > born and w.whole]
-        again = any(
-            named[other].symbol.line == naming.symbol.line
-            for other, event in zip(sized.tolist(), births, strict=True)
-            if later and event >= later[0].begin
-        )
+        alike = lines == line[named[k]]
+        again = bool(later) and bool(np.any(alike & (births >= later[0].begin)))
         within = any(w.begin <= born < w.end for w in windows)
-        if naming is NOT_NAMED or _unfit(naming, size) or (within and later and not again):
+        if naming == NOT_NAMED or _unfit(naming, size) or (within and later and not again):
             found.append(k)
-    return found
+    return np.array(found, dtype=np.int64)
 
 
 def _unfit(naming: Naming, size: int) -> bool:

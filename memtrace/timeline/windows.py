@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -184,10 +185,12 @@ def _from_marks(recording: Recording, moments: Moments) -> list[Window]:
     """Iterations that the recorder saw. Those whose ends cannot be placed are left out."""
     found = []
     phases = _phases(moments)
+    firsts = [mark for mark, _ in phases]
     for step in (recording.meta or {}).get("iterations") or []:
         begin, end = moments.at_mark(step["begin"]), moments.at_mark(step["end"])
         if begin is None or end is None or end < begin:
             continue
+        inside = phases[bisect_left(firsts, step["begin"]) : bisect_left(firsts, step["end"])]
         found.append(
             Window(
                 name=f"iteration {step['index']}",
@@ -199,7 +202,7 @@ def _from_marks(recording: Recording, moments: Moments) -> list[Window]:
                 index=step["index"],
                 whole=step["whole"],
                 compiled=step["compiled"],
-                phases=tuple(p for m, p in phases if step["begin"] <= m < step["end"]),
+                phases=tuple(p for _, p in inside),
             )
         )
     return found
