@@ -12,18 +12,16 @@ their memory. ``--small`` does the same on a CPU.
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
-import time
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+from side_by_side import run_all
+
 LISTS = {
     "torchcompile": "sdpa,torchcompile",
     "nvfuser": "sdpa,torchcompile_cat,nvfuser",
     "inductor": "inductor",
 }
-TRIES = 2
 AT_ONCE = 9
 
 Run = tuple[str, list[str], list[str]]  # name, options of memtrace record, script and its options
@@ -50,13 +48,12 @@ def plan(layers: int, small: bool) -> list[Run]:
     return sorted(runs, key=lambda run: "nvfuser" not in run[0])
 
 
-def start(name: str, record: list[str], sample: list[str], out: Path) -> subprocess.Popen[bytes]:
-    command = [
+def command(name: str, record: list[str], sample: list[str], out: Path) -> list[str]:
+    """What records one run."""
+    return [
         sys.executable, "-m", "memtrace", "record", "--force", "-o", str(out / f"{name}.pkl.gz"),
         *record, *sample,
     ]  # fmt: skip
-    log = (out / f"{name}.log").open("wb")
-    return subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
 
 
 def main() -> None:
@@ -67,26 +64,11 @@ def main() -> None:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     out = options.out.resolve()
-    left = plan(options.layers, options.small)
-    began = time.perf_counter()
-    for _ in range(TRIES):
-        waiting, left = left, []
-        running: dict[str, tuple[Run, subprocess.Popen[bytes]]] = {}
-        while waiting or running:
-            while waiting and len(running) < (2 if options.small else AT_ONCE):
-                run = waiting.pop(0)
-                running[run[0]] = run, start(*run, out)
-            time.sleep(0.5)
-            for name, (run, process) in list(running.items()):
-                if process.poll() is None:
-                    continue
-                del running[name]
-                took = time.perf_counter() - began
-                print(f"{name}: exit {process.returncode} at {took:.0f} s", flush=True)
-                if process.returncode:
-                    left.append(run)
+    runs = plan(options.layers, options.small)
+    commands = {run[0]: command(*run, out) for run in runs}
+    left = run_all(commands, out, 2 if options.small else AT_ONCE)
     if left:
-        sys.exit(f"failed twice: {', '.join(run[0] for run in left)}")
+        sys.exit(f"failed twice: {', '.join(left)}")
 
 
 if __name__ == "__main__":

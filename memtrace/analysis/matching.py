@@ -28,7 +28,7 @@ def join_rows(baseline: Iterable[Row], candidate: Iterable[Row]) -> list[Row]:
     left = follow_lines(originals, right)
     symbols = {id(row): one.symbol for row, one in zip(left, originals, strict=True)}
     joined: list[Row] = []
-    for key in (_same, _alike, _named):
+    for key in (_same, _alike, _named, _renamed):
         left, right = _pair(left, right, key, joined)
     nothing = Side()
     joined += [Row(symbols[id(row)], (row.sides[0], nothing)) for row in left]
@@ -88,3 +88,15 @@ def _named(row: Row) -> Hashable | None:
     if numbered_kind(row.symbol) is None:
         return row.symbol
     return (row.symbol, frozenset(layer for layer, _ in row.sides[0].layers))
+
+
+def _renamed(row: Row) -> Hashable | None:
+    """Of what compilers made: what it holds, for which layers and in which pass.
+
+    Other names for it are another executor's, or Inductor's for a kernel that fuses other things.
+    """
+    side, symbol = row.sides[0], row.symbol
+    layers = frozenset(layer for layer, _ in side.layers)
+    if symbol.compiler not in ("thunder", "inductor") or not side.tensors or "" in layers:
+        return None
+    return (symbol.phase, frozenset(side.tensors), layers, side.bytes)

@@ -218,5 +218,7 @@ def _operation_name(callee: str) -> str:
 def _root(meta: Mapping[str, Any]) -> str:
     """The class of what the script calls: the layer of whatever no module within it runs."""
     marks = meta.get("marks") or {"kind": (), "name": ()}
-    calls = [n for k, n in zip(marks["kind"], marks["name"], strict=True) if k == "call" and n]
+    named = zip(marks["kind"], marks["name"], strict=True)
+    # Dynamo's own wrappers have names such as 'wrap_inline.<locals>.inner'.
+    calls = [name for kind, name in named if kind == "call" and name and "<locals>" not in name]
     return max(set(calls), key=calls.count, default="")

@@ -54,6 +54,22 @@ def test_as_much_in_another_shape_is_no_change():
     assert joined(a, b) == [("nvFusion2", "", 0, "")]
 
 
+def test_a_kernel_that_fuses_something_more_is_still_itself():
+    def kernel(name, *tensors, layer="model.layers.0"):
+        row = fusion(name, 40, *tensors, layer=layer)
+        return Row(Symbol("inductor", "graph 0", "forward", name), row.sides)
+
+    a, b = (
+        kernel("triton_poi_fused_mul_0", "f32[10]"),
+        kernel("triton_poi_fused_mul_sin_0", "f32[10]"),
+    )
+    assert joined([a], [b]) == [("triton_poi_fused_mul_sin_0", "triton_poi_fused_mul_0", 0, "")]
+    elsewhere = kernel("triton_poi_fused_mul_sin_0", "f32[10]", layer="model.layers.1")
+    assert [status for *_, status in joined([a], [elsewhere])] == ["GONE", "NEW"]
+    nowhere = [kernel(name, "f32[10]", layer="") for name in ("triton_a", "triton_b")]
+    assert len(joined(nowhere[:1], nowhere[1:])) == 2
+
+
 def test_a_number_alone_makes_nothing_the_same():
     a = [fusion("nvFusion2", 40, "f32[10]", layer="model.layers.0")]
     b = [fusion("nvFusion2", 60, "f32[15]", layer="model.layers.7")]

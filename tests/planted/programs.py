@@ -1,7 +1,7 @@
 """Small programs, each with one cause of more memory that ``--planted`` turns on.
 
-``python programs.py NAME [--planted]``. The line that a cause stands in ends in ``# <NAME>``, so
-that the tests find its number.
+``python programs.py NAME [--planted] [--compile inductor|thunder|nvfuser]``, on the GPU if there is
+one. The line that a cause stands in ends in ``# <NAME>``, so that the tests find its number.
 """
 
 from __future__ import annotations
@@ -16,6 +16,22 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 STEPS = 5
+EXECUTORS = {
+    "thunder": ("sdpa", "torchcompile"),
+    "nvfuser": ("sdpa", "torchcompile_cat", "nvfuser"),
+}
+COMPILER = sys.argv[sys.argv.index("--compile") + 1] if "--compile" in sys.argv else ""
+
+
+def compiled(model: nn.Module) -> Callable[..., torch.Tensor]:
+    """``model`` as ``--compile`` asks."""
+    if COMPILER in EXECUTORS:
+        import thunder
+        from thunder.dynamo import ThunderCompiler
+
+        executors = [thunder.get_executor(name) for name in EXECUTORS[COMPILER]]
+        return torch.compile(model, backend=ThunderCompiler(executors=executors))
+    return torch.compile(model) if COMPILER == "inductor" else model
 
 
 def train(
@@ -25,8 +41,9 @@ def train(
     after: Callable[[torch.Tensor], Any] | None = None,
 ) -> None:
     """A few steps; ``after`` sees each one's output before it is let go."""
+    call = compiled(model)
     for _ in range(STEPS):
-        out = model(*inputs)
+        out = call(*inputs)
         out.float().square().mean().backward()
         if after is not None:
             after(out)
@@ -90,7 +107,7 @@ class Scores(nn.Module):
 
 def late_free(planted: bool) -> None:
     """A temporary that is let go later than the next big one is made."""
-    model = Scores(planted)
+    model = compiled(Scores(planted))
     with torch.no_grad():
         for _ in range(STEPS):
             model(torch.ones(250, 16))
@@ -284,7 +301,7 @@ class Cast(nn.Module):
 
 def extra_cast(planted: bool) -> None:
     """A cast up and down again, in inference."""
-    model = Cast(planted)
+    model = compiled(Cast(planted))
     with torch.no_grad():
         for _ in range(STEPS):
             model(torch.ones(170, 30))
@@ -354,4 +371,6 @@ def thunder_fused(planted: bool) -> None:
 
 if __name__ == "__main__":
     torch.manual_seed(0)
+    if torch.cuda.is_available():
+        torch.set_default_device("cuda")
     globals()[sys.argv[1]]("--planted" in sys.argv)
