@@ -54,6 +54,7 @@ def cuda_facts() -> dict[str, Any]:
         "capability": f"{properties.major}.{properties.minor}",
         "allocator_backend": str(torch.cuda.get_allocator_backend()),
         "cublas_workspace_bytes": cublas_workspace(properties.major),
+        "cublaslt_workspace_bytes": cublaslt_workspace(),
         "cudnn": int(torch.backends.cudnn.version() or 0),
         "tf32": bool(torch.backends.cuda.matmul.allow_tf32),
         "bf16_reduced_precision": bool(
@@ -72,6 +73,15 @@ def cublas_workspace(major: int) -> int:
     if pairs:
         return sum(int(size) * 1024 * int(count) for size, count in pairs)
     return 4096 * 8 * 1024 if major in (9, 10) else 4096 * 1024 * 2 + 16 * 1024 * 8
+
+
+def cublaslt_workspace() -> int:
+    """Bytes of the workspace that torch gives cuBLASLt on each stream, for good.
+
+    CUBLASLT_WORKSPACE_SIZE is in KiB; without it 1 MiB was seen (torch 2.11 on an H200).
+    """
+    text = os.environ.get("CUBLASLT_WORKSPACE_SIZE", "")
+    return int(text) * 1024 if text.isdecimal() else 1 << 20
 
 
 def allocator_conf() -> str:

@@ -89,9 +89,13 @@ def _source(stack_trace: str) -> str:
     places = _PLACE.findall(stack_trace)
     if not places:
         return ""
-    filename, line = places[-1]
     # From site-packages on, so that two machines' captures compare.
-    return f"{filename.rsplit('site-packages/', 1)[-1]}:{line}"
+    short = [(filename.rsplit("site-packages/", 1)[-1], line) for filename, line in places]
+    # torch's own lines (under a default device, each call passes through one) are not the model's.
+    filename, line = next(
+        (one for one in short[::-1] if not one[0].startswith("torch/")), short[-1]
+    )
+    return f"{filename}:{line}"
 
 
 def module_of(node: Any) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from memtrace.snapshot.columns import Frame
 from memtrace.symbols.sources import Sources
 from memtrace.symbols.stacks import Operator
-from memtrace.symbols.table import Naming, Symbol, short_path
+from memtrace.symbols.table import Naming, Symbol, is_library, short_path
 
 # Frames under which autograd's engine runs: what they name is the call of backward(), not the
 # operation. The profiler's operators say more.
@@ -29,7 +29,7 @@ def name_stack(
     """
     user = next((frame for frame in frames if _is_user(frame.filename)), None)
     line = f"{short_path(user.filename)}:{user.line}" if user else ""
-    innermost = frames[0]
+    innermost = next((f for f in frames if not _is_wrapper(f.filename)), frames[0])
     path = short_path(innermost.filename)
     if path.startswith(_ENGINE):
         phase = phase or "backward"
@@ -67,6 +67,11 @@ def is_engine(frames: Sequence[Frame]) -> bool:
     return not frames or short_path(frames[0].filename).startswith(_ENGINE)
 
 
+def _is_wrapper(filename: str) -> bool:
+    """Under a default device, every function of torch is called through this one."""
+    return short_path(filename).endswith("torch/utils/_device.py")
+
+
 def _function(frame: Frame) -> str:
     """The torch function that allocated, as it is imported; the user's own function by its name."""
     path = short_path(frame.filename)
@@ -80,5 +85,7 @@ def _is_user(filename: str) -> bool:
     if _STANDARD_LIBRARY.search(filename):
         return False
     path = short_path(filename)
-    library = path.startswith(("torch/", "thunder/", "memtrace/", "<", "thunder.", "runpy.py"))
-    return not library and not path.endswith((".cpp", ".h", ".cu", ".so"))
+    library = path.startswith(("memtrace/", "<", "thunder.", "runpy.py"))
+    return (
+        not library and not is_library(filename) and not path.endswith((".cpp", ".h", ".cu", ".so"))
+    )

@@ -15,7 +15,7 @@ from memtrace.snapshot.columns import Frame
 from memtrace.symbols.dataflow import layer_of_call
 from memtrace.symbols.sources import Sources
 from memtrace.symbols.statements import Source, Statement, Tensor
-from memtrace.symbols.table import Naming, Symbol, short_path
+from memtrace.symbols.table import Naming, Symbol, is_library, short_path
 
 _CACHE_FILE = re.compile(r"(?:^|/)(?:torchinductor_[^/]+|inductor_cache|torchinductor)/.*\.py$")
 _HASHED_FILE = re.compile(r"/(?P<folder>[a-z2-7]{2})/c(?P=folder)[a-z2-7]{20,}\.py$")
@@ -125,8 +125,7 @@ def _kernel(source: Source, statement: Statement) -> Statement:
 
 
 def _is_model(filename: str) -> bool:
-    path = short_path(filename)
-    return not path.startswith(("torch/", "thunder/", "<", "thunder."))
+    return not is_library(filename) and not short_path(filename).startswith(("<", "thunder."))
 
 
 def _text(frame: Frame) -> str:

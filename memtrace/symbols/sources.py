@@ -9,7 +9,7 @@ from typing import Any
 
 from memtrace.symbols.dataflow import NOWHERE, Place, find_places, parameter_place
 from memtrace.symbols.statements import Source, Statement, Tensor, parse_source
-from memtrace.symbols.table import short_path
+from memtrace.symbols.table import is_library, short_path
 
 # Operations whose result may be the memory of their input.
 _VIEWS = frozenset(
@@ -199,14 +199,15 @@ class Sources:
             node = self._fx.get(filename, {}).get(int(line) if line.isdecimal() else -1)
             return self._node_place(node) if node is not None else NOWHERE
         # Thunder's own helpers appear as origins too; they say nothing of the model.
-        path = short_path(filename)
-        return NOWHERE if path.startswith(("thunder/", "torch/")) else Place("", f"{path}:{line}")
+        if is_library(filename):
+            return NOWHERE
+        return Place("", f"{short_path(filename)}:{line}")
 
     def _node_place(self, node: Mapping[str, Any]) -> Place:
         path, _, number = node["source"].rpartition(":")
         # What runs in the root module itself has no path; its class says what it is.
         layer = node["module"] or node["module_class"] or self.root
-        return Place(layer, f"{short_path(path)}:{number}" if path else "")
+        return Place(layer, f"{short_path(path)}:{number}" if path and not is_library(path) else "")
 
 
 def _operation_name(callee: str) -> str:

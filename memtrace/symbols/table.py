@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 from memtrace.symbols.statements import Tensor
@@ -92,6 +93,19 @@ class Naming:
 NOT_NAMED = Naming(Symbol(None, "", None, UNATTRIBUTED))
 WORKSPACE = Naming(Symbol("eager", "", None, "cuBLAS workspace"))
 BEFORE = Naming(Symbol(None, "", None, BEFORE_RECORDING))
+
+
+# torch and thunder, also where they lie outside of site-packages.
+_LIBRARY = re.compile(
+    r"(?:^|/)(?:torch/(?:_\w+|utils|nn|autograd|fx|optim|overrides\.py|functional\.py)"
+    r"|thunder/(?:core|torch|clang|numpy|executors|transforms|dynamo|__init__\.py))(?:/|$)"
+)
+
+
+def is_library(filename: str) -> bool:
+    """Whether a source file is torch's or Thunder's own and no line of a model."""
+    path = filename.replace("\\", "/")
+    return short_path(path).startswith(("torch/", "thunder/")) or bool(_LIBRARY.search(path))
 
 
 def short_path(filename: str) -> str:
