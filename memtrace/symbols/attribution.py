@@ -18,11 +18,13 @@ from memtrace.snapshot.columns import Int32, Recording
 from memtrace.symbols import eager, inductor, thunder
 from memtrace.symbols.categories import Categories
 from memtrace.symbols.distinct import number_rows
+from memtrace.symbols.inputs import find_inputs
 from memtrace.symbols.operators import FoundOperators, find_operators
 from memtrace.symbols.owners import carry_owned, find_owned, name_owned
 from memtrace.symbols.phases import PASSES, Phases
 from memtrace.symbols.sources import Sources
 from memtrace.symbols.stacks import Stacks
+from memtrace.symbols.statements import Tensor
 from memtrace.symbols.table import BEFORE, NOT_NAMED, WORKSPACE, Naming
 from memtrace.symbols.workspaces import find_workspaces
 from memtrace.timeline import Lifetimes, Replay, find_windows
@@ -66,13 +68,19 @@ def attribute(recording: Recording, replay: Replay, *, operators: bool = True) -
     named[find_workspaces(recording, replay, windows, names.items, named)] = names.row(WORKSPACE)
     owners, owned = find_owned(recording, replay)
     owned = carry_owned(owners, owned, replay, windows, names.items, named)
+    given = find_inputs(replay, windows, sources.inputs)
     table = _Interner()
-    kinds, kind = number_rows(named, owned, passes)
+    kinds, kind = number_rows(named, owned, passes, given.astype(np.int8))
     rows = table.rows(
-        _complete(names.items[name], owners[owner] if owner >= 0 else None, PASSES[phase])
-        for name, owner, phase in kinds
+        _complete(
+            names.items[name],
+            owners[owner] if owner >= 0 else None,
+            sources.inputs if is_input else (),
+            PASSES[phase],
+        )
+        for name, owner, phase, is_input in kinds
     )[kind]
-    categories = Categories(recording, replay, windows, stacks, owners, owned, table.items, rows)
+    categories = Categories(replay, given, windows, stacks, owners, owned, table.items, rows)
     return Attribution(table.items, rows, categories)
 
 
@@ -106,8 +114,15 @@ def _name_generated(
     return np.array(rows, dtype=np.int32)[kind]
 
 
-def _complete(naming: Naming, owner: dict[str, Any] | None, phase: str | None) -> Naming:
+def _complete(
+    naming: Naming,
+    owner: dict[str, Any] | None,
+    inputs: tuple[Tensor, ...],
+    phase: str | None,
+) -> Naming:
     """``naming`` with what the program calls it and, where nothing better told it, the pass."""
+    if inputs and not naming.tensors:
+        naming = replace(naming, tensors=inputs)
     if owner is not None:
         naming = name_owned(owner, NOT_NAMED if naming is WORKSPACE else naming)
     if naming.symbol.phase is None and naming.symbol.compiler and naming is not WORKSPACE:

@@ -2,6 +2,8 @@
 
 Parameters, buffers, gradients and optimizer state are what the program itself holds under such a
 name (``owners``). Saved for backward is what a forward pass made and a backward pass found alive.
+What one statement of generated code makes and frees again before it is done, it does not return:
+the inside of a fusion, or the workspace of an operator.
 """
 
 from __future__ import annotations
@@ -12,11 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from memtrace.snapshot.columns import Int32, Int64, Recording, UInt8
-from memtrace.symbols import inductor
+from memtrace.snapshot.columns import Int32, Int64, UInt8
+from memtrace.symbols import inductor, thunder
 from memtrace.symbols.distinct import number_rows
 from memtrace.symbols.stacks import Stacks
-from memtrace.symbols.statements import Tensor
 from memtrace.symbols.table import WORKSPACE, Naming
 from memtrace.timeline import Replay, Window
 
@@ -58,13 +59,14 @@ _NEVER = -1  # a moment that a window does not have
 class Categories:
     """The categories of one replay's lifetimes, looked up as they are asked for.
 
+    ``inputs`` tells which lifetimes are batches, shape (lifetimes,);
     ``owned`` are the lifetimes' rows in ``owners``, -1 for none; ``rows`` those in ``namings``.
     """
 
     def __init__(
         self,
-        recording: Recording,
         replay: Replay,
+        inputs: npt.NDArray[np.bool_],
         windows: list[Window],
         stacks: Stacks,
         owners: list[dict[str, Any]],
@@ -83,21 +85,14 @@ class Categories:
             dtype=bool,
         )
         self._stacks = stacks
-        self._files: dict[str, int] = {"": 0}
-        self._file_of: dict[int, int] = {}
+        self._names: dict[str, int] = {"": 0}
+        self._place_of: dict[int, tuple[int, int]] = {}
         ordered = sorted(windows, key=lambda w: w.begin)
         self._begins = np.array([w.begin for w in ordered], dtype=np.int64)
         self._ends = np.array([w.end for w in ordered], dtype=np.int64)
         self._forward_ends = _moments([w.forward_end for w in ordered])
         self._backward_begins = _moments([w.backward_begin for w in ordered])
-        facts = (recording.meta or {}).get("facts") or {}
-        self._inputs = np.array(
-            [
-                Tensor(t["name"], tuple(t["shape"]), t["dtype"]).bytes
-                for t in facts.get("inputs") or []
-            ],
-            dtype=np.int64,
-        )
+        self._inputs = inputs
 
     def of(self, lifetimes: Iterable[int], at: int | None = None) -> list[str]:
         """The category of each of some lifetimes (row numbers of the replay).
@@ -115,7 +110,7 @@ class Categories:
         window, inside = self._windows(born)
         found = np.full(len(rows), _NUMBERS[OTHER], dtype=np.uint8)
         # The weakest evidence first: what comes later is written over it.
-        found[~inside & np.isin(lifetimes.requested[rows], self._inputs)] = _NUMBERS[INPUT]
+        found[self._inputs[rows]] = _NUMBERS[INPUT]
         if len(self._begins):
             end, backward = self._forward_ends[window], self._backward_begins[window]
             both = (end != _NEVER) & (backward != _NEVER)
@@ -124,7 +119,9 @@ class Categories:
             found[now & (freed <= self._ends[window])] = _NUMBERS[TEMPORARY]
             found[now & saved] = _NUMBERS[SAVED]
             where = np.flatnonzero(inside)
-            found[where[self._are_intermediates(rows[where])]] = _NUMBERS[INTERMEDIATE]
+            intermediate, workspace = self._within(rows[where])
+            found[where[intermediate]] = _NUMBERS[INTERMEDIATE]
+            found[where[workspace]] = _NUMBERS[WORKSPACES]
         found[born < 0] = _NUMBERS[BEFORE_RECORDING]
         found[self._is_workspace[self._rows[rows]]] = _NUMBERS[WORKSPACES]
         owned = self._owned[rows]
@@ -138,34 +135,53 @@ class Categories:
             return at, np.zeros(len(events), dtype=bool)
         return at, (at >= 0) & (events < self._ends[at])
 
-    def _are_intermediates(self, rows: Int64) -> npt.NDArray[np.bool_]:
-        """Made within a fusion and gone before it ends, or nothing that the fusion returns."""
+    def _within(self, rows: Int64) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        """What lies within a fusion, and what within an operator that generated code calls.
+
+        Within a fusion: made and freed in one file of Inductor's, or by one statement that is a
+        fusion, or of a size that the fusion does not return.
+        """
         lifetimes, naming = self._lifetimes, self._rows[rows]
-        made = self._generated(lifetimes.stack[rows])
-        found: npt.NDArray[np.bool_] = made > 0
-        found &= made == self._generated(lifetimes.free_stack[rows])
-        fusions = np.flatnonzero(self._is_fusion[naming])
+        made, freed = self._places(lifetimes.stack[rows]), self._places(lifetimes.free_stack[rows])
+        fusion = self._is_fusion[naming]
+        # Columns: the innermost generated statement, and Inductor's file.
+        once = (made[:, 0] > 0) & (made[:, 0] == freed[:, 0])
+        workspace: npt.NDArray[np.bool_] = once & ~fusion
+        within: npt.NDArray[np.bool_] = (made[:, 1] > 0) & (made[:, 1] == freed[:, 1]) & ~once
+        fusions = np.flatnonzero(fusion)
         kinds, kind = number_rows(naming[fusions], lifetimes.requested[rows[fusions]])
         answers = [self._within_fusion(self._namings[row], size) for row, size in kinds]
-        found[fusions] = np.array(answers, dtype=bool)[kind]
-        return found
+        within[fusions] = np.array(answers, dtype=bool)[kind] | once[fusions]
+        return within, workspace
 
     def _within_fusion(self, naming: Naming, size: int) -> bool:
         """Whether a size is none of what a fusion returns, as far as that is known."""
         known = bool(naming.tensors) and all(t.bytes >= 0 for t in naming.tensors)
         return known and not naming.fitting(size)
 
-    def _generated(self, stacks: Int32) -> Int64:
-        """A number for the innermost file of Inductor's in each stack, 0 if there is none."""
-        kinds, kind = number_rows(stacks)
-        return np.array([self._file(stack) for (stack,) in kinds], dtype=np.int64)[kind]
+    def _places(self, stacks: Int32) -> Int64:
+        """Numbers for each stack's innermost generated statement and Inductor's file, 0: none.
 
-    def _file(self, stack: int) -> int:
-        if stack not in self._file_of:
+        Shape (n, 2).
+        """
+        kinds, kind = number_rows(stacks)
+        return np.array([self._place(stack) for (stack,) in kinds], dtype=np.int64)[kind]
+
+    def _place(self, stack: int) -> tuple[int, int]:
+        if stack not in self._place_of:
             frames = self._stacks.python(stack)
-            name = next((f.filename for f in frames if inductor.is_output_file(f.filename)), "")
-            self._file_of[stack] = self._files.setdefault(name, len(self._files))
-        return self._file_of[stack]
+            inner = next((f for f in frames if inductor.is_output_file(f.filename)), None)
+            traced = next((f for f in frames if thunder.is_trace_file(f.filename)), None)
+            frame = inner or traced
+            statement = f"{frame.filename}:{frame.line}" if frame else ""
+            self._place_of[stack] = (
+                self._number(statement),
+                self._number(inner.filename if inner else ""),
+            )
+        return self._place_of[stack]
+
+    def _number(self, name: str) -> int:
+        return self._names.setdefault(name, len(self._names))
 
 
 def _moments(moments: list[int | None]) -> Int64:

@@ -36,7 +36,8 @@ class Region:
 class Sources:
     """What a capture's ``memtrace`` key knows of generated code; empty for a plain snapshot.
 
-    ``root`` is the class of the outermost module, ``results`` what Thunder's programs return.
+    ``root`` is the class of the outermost module, ``inputs`` what the script calls it with,
+    ``results`` what Thunder's programs return.
     """
 
     def __init__(self, meta: Mapping[str, Any] | None) -> None:
@@ -52,6 +53,10 @@ class Sources:
             {node["node"]: node for node in nodes} for nodes in (meta.get("fx") or {}).values()
         ]
         self.root = _root(meta)
+        self.inputs = tuple(
+            Tensor(t["name"], tuple(t["shape"]), t["dtype"])
+            for t in (meta.get("facts") or {}).get("inputs") or []
+        )
         self.results: tuple[Tensor, ...] = ()
         self._regions: dict[str, Region] = {}
         self._tensors: dict[str, dict[str, Tensor]] = {}

@@ -37,6 +37,12 @@ _EXECUTOR_FRAMES = (
 )
 
 
+def is_trace_file(filename: str) -> bool:
+    """Whether a file is a trace that ran, not the region that Inductor compiled."""
+    found = _FILE.match(filename)
+    return found is not None and found["function"] != _REGION
+
+
 def name_stack(frames: Sequence[Frame], sources: Sources) -> Naming | None:
     """The symbol of a stack (innermost frame first) that ran Thunder's code, else None."""
     found = [(k, match) for k, frame in enumerate(frames) if (match := _FILE.match(frame.filename))]

@@ -17,6 +17,7 @@ import pytest
 from memtrace.analysis import Dimension, Row, Subject, fold_rows, open_subject, report_diff
 from memtrace.snapshot import read
 from tests.capture.recording import environment
+from tests.planted.rows import said
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.slow
@@ -119,20 +120,6 @@ def first(pair: tuple[Subject, Subject], by: Dimension) -> Row:
     rows = fold_rows(report.rows)
     assert sum(row.delta for row in rows) == report.gap_bytes
     return rows[0]
-
-
-def said(row: Row) -> str:
-    """All that a row says, in one text."""
-    sides = [
-        text
-        for side in row.sides
-        for text in (
-            *side.names,
-            *(t for t, _ in side.tensors),
-            *(layer for layer, _ in side.layers),
-        )
-    ]
-    return " ".join([row.symbol.text, *(member.text for member in row.members), *sides])
 
 
 def marked(name: str) -> str:

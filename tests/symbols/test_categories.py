@@ -163,3 +163,40 @@ def test_a_region_has_names_of_its_own():
     )  # fmt: skip
     places = find_places([region], lambda text: Place("model.mlp", "m.py:5"), outside)
     assert places == {"t1": Place("model.mlp", "m.py:5"), "t2": Place("model.embed", "m.py:2")}
+
+
+OPERATOR, LIBRARY, LIBRARY_FREE = 1, 2, 3
+OPERATOR_STACKS = stack_table(
+    [("thunder.computation_1", 2, "computation")],
+    [(OUTPUT, 5, "call"), ("/a/b/train.py", 3, "step")],
+    [(OUTPUT, 6, "call"), ("/a/b/train.py", 3, "step")],
+)
+
+
+def test_what_an_operator_makes_for_itself_is_a_workspace():
+    rows = [
+        ("alloc", 0x1000, 64, 0, OPERATOR),  # 0: freed by the same statement
+        ("alloc", 0x2000, 64, 0, OPERATOR),  # 1: what it returns
+        ("free", 0x1000, 64, 0, OPERATOR),
+        ("alloc", 0x3000, 96, 0, LIBRARY),  # 2: of an operator that Inductor calls
+        ("free", 0x3000, 96, 0, LIBRARY),
+        ("alloc", 0x4000, 96, 0, LIBRARY),  # 3: freed by a later line
+        ("free", 0x4000, 96, 0, LIBRARY_FREE),
+        ("free", 0x2000, 64),
+    ]
+    program = {**MODULE, "traces": [trace("forward", "thunder.computation_1", symbol("sdpa", []))]}
+    meta = capture_meta(
+        marks=[("call", "begin", 0), ("call", "end", 12), ("end", "", 12)],
+        iterations=[{"begin": 0, "end": 2}],
+        thunder=[program],
+        sources={"thunder.computation_1": "def computation(x):\n  t1 = sdpa(x)\n"},
+    )  # fmt: skip
+    one = recording(events(*rows), start=[], meta=meta, stacks=OPERATOR_STACKS)
+    found = attribute(one, replay(one)).categories.of(range(4))
+    assert found == ["workspace", "temporary", "workspace", "fusion intermediate"]
+
+
+def test_a_batch_has_the_name_of_the_input_it_becomes():
+    attribution = categories()[1]
+    assert [t.text for t in attribution.of(1).fitting(64)] == ["float32[16]"]
+    assert attribution.of(2).tensors == ()
