@@ -58,7 +58,7 @@ CASES = [
         2000 * 64 * F32,
         None,
         names=("embed", "float32[3000, 64]"),
-        by_tensor=2 * 3000 * 64 * F32,
+        by_tensor=2 * 2000 * 64 * F32,  # the weight and its gradient, in one row
     ),
     Case("longer_batch", 3 * 160 * 480 * F32, "saved for backward"),
     # Two states of each parameter for one, and a count of steps for each.
