@@ -117,13 +117,15 @@ def _merge_layouts(
         less = [row for row in members if row.delta < 0]
         if not (more and less):
             continue
-        strange = any(_is_new(row, baseline) for row in more) or any(
-            _is_gone(row, candidate) for row in less
-        )
-        if not strange:  # both know all these shapes: what differs is how long they live
+        new = [_is_new(row, baseline) for row in more]
+        old = [_is_gone(row, candidate) for row in less]
+        if not (any(new) or any(old)):
+            continue  # both know all these shapes: what differs is how long they live
+        group = sorted(more + less, key=lambda row: -max(side.bytes for side in row.sides))
+        a, b = (add_sides(row.sides[k] for row in group) for k in range(2))
+        # Lines can differ where one compiler names the view that another reads it through.
+        if not (_agree(a, b) or (all(new) and all(old) and a.count == b.count)):
             continue
-        group = more + less
-        group.sort(key=lambda row: -max(side.bytes for side in row.sides))
         one = _together(group)
         merged[id(group[0])] = one
         gone.update(id(row) for row in group)

@@ -58,6 +58,15 @@ def test_what_is_left_of_another_shape_counts():
     assert joined(a, b) == [("mlp bfloat16[1, 4, 6]", 48, "COUNT 3 → 4")]
 
 
+def test_another_shape_made_by_another_line_is_another_tensor():
+    a = [held("attn bfloat16[4, 6]", 48, lines=("model.py:7",))]
+    b = [held("attn bfloat16[2, 4, 3]", 96, 2, lines=("model.py:9",))]
+    assert [status for *_, status in joined(a, b)] == ["NEW", "GONE"]
+    # As many of them, in shapes that the other run never has: a compiler's word for the same.
+    b = [held("attn bfloat16[2, 4, 3]", 48, lines=("model.py:9",))]
+    assert joined(a, b) == [("attn bfloat16[2, 4, 3]", 0, "")]
+
+
 def test_shapes_that_both_runs_make_stay_apart():
     a, b = [held("mlp bfloat16[4, 6]", 48)], [held("mlp bfloat16[6, 4]", 48)]
     rows = joined(a, b, a_also=["mlp bfloat16[6, 4]"], b_also=["mlp bfloat16[4, 6]"])
