@@ -8,13 +8,14 @@ names stays ``<unattributed>``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from memtrace.snapshot.columns import Int32, Recording
+from memtrace.snapshot.columns import Frame, Int32, Recording
+from memtrace.snapshot.generated import is_output_file
 from memtrace.symbols import eager, inductor, thunder
 from memtrace.symbols.categories import Categories
 from memtrace.symbols.distinct import number_rows
@@ -105,13 +106,24 @@ def _name_generated(
     names: _Interner, lifetimes: Lifetimes, stacks: Stacks, sources: Sources
 ) -> Int32:
     """The naming of each lifetime whose stack ran generated code, -1 for the others."""
-    kinds, kind = number_rows(lifetimes.stack)
+    kinds, kind = number_rows(lifetimes.stack, lifetimes.free_stack)
+    known: dict[tuple[int, bool], int] = {}
     rows = []
-    for (stack,) in kinds:
+    for stack, free_stack in kinds:
         frames = stacks.python(stack)
-        naming = thunder.name_stack(frames, sources) or inductor.name_stack(frames, sources)
-        rows.append(-1 if naming is None else names.row(naming))
+        kept = _outlives(frames, stacks.python(free_stack))
+        if (stack, kept) not in known:
+            naming = thunder.name_stack(frames, sources, kept)
+            naming = naming or inductor.name_stack(frames, sources, kept)
+            known[stack, kept] = -1 if naming is None else names.row(naming)
+        rows.append(known[stack, kept])
     return np.array(rows, dtype=np.int32)[kind]
+
+
+def _outlives(made: Sequence[Frame], freed: Sequence[Frame]) -> bool:
+    """Whether an allocation is freed elsewhere than in the file of Inductor's that made it."""
+    file = next((frame.filename for frame in made if is_output_file(frame.filename)), None)
+    return file is not None and all(frame.filename != file for frame in freed)
 
 
 def _complete(

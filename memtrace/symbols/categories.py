@@ -166,7 +166,8 @@ class Categories:
         Shape (n, 2).
         """
         kinds, kind = number_rows(stacks)
-        return np.array([self._place(stack) for (stack,) in kinds], dtype=np.int64)[kind]
+        places = np.array([self._place(stack) for (stack,) in kinds], dtype=np.int64)
+        return places.reshape(-1, 2)[kind]
 
     def _place(self, stack: int) -> tuple[int, int]:
         if stack not in self._place_of:

@@ -2,7 +2,9 @@
 
 The output file's first line is ``# AOT ID: ['0_forward']``: the graph's number and pass. A line of
 ``call`` either makes a buffer (``buf19 = empty_strided_cuda((1, 28, 4096, 4096), …)``), whose
-first use below is the kernel that fills it, or calls an operator that makes its own.
+first use below is the kernel that fills it, or calls an operator that makes its own. A buffer that
+is no longer needed gives its memory to another (``buf22 = buf19; del buf19  # reuse``): what
+outlives the call is the last of them.
 """
 
 from __future__ import annotations
@@ -25,20 +27,26 @@ _COMMENT_ABOVE = 6  # lines between the comment on a kernel and its call
 _CALLS = (".run", ".default")  # of kernels and operators
 
 
-def name_stack(frames: Sequence[Frame], sources: Sources) -> Naming | None:
-    """The symbol of a stack (innermost first) whose innermost generated frame is Inductor's."""
+def name_stack(frames: Sequence[Frame], sources: Sources, kept: bool = False) -> Naming | None:
+    """The symbol of a stack (innermost first) whose innermost generated frame is Inductor's.
+
+    ``kept`` says that the allocation outlives the call of that file.
+    """
     at = next((k for k, frame in enumerate(frames) if is_output_file(frame.filename)), None)
     if at is None:
         return None
     frame = frames[at]
     module, phase = _graph(frame.filename, sources)
-    name, fused = kernel_at(frames[at:], sources)
+    name, fused = kernel_at(frames[at:], sources, kept)
     place = sources.node_place(fused)
-    line = next((_text(f) for f in frames[at + 1 :] if _is_model(f.filename)), "") or place.line
+    line = place.line
+    if not changes_hands(frames[at:], sources, kept):
+        # Inductor's frames from compile time say it of what is made at this line.
+        line = next((_text(f) for f in frames[at + 1 :] if _is_model(f.filename)), "") or line
     symbol = Symbol("inductor", module, phase, name or f"line{frame.line}", "", line)
     where = f"{short_path(frame.filename)}:{frame.line}"
     layer = layer_of_call(place.layer, _given(frames[at + 1 :], sources))
-    buffers = buffer_at(frames[: at + 1], sources)
+    buffers = buffer_at(frames[: at + 1], sources, kept)
     return Naming(symbol, where, tuple(replace(b, layer=layer) for b in buffers), layer)
 
 
@@ -49,21 +57,54 @@ def _given(outer: Sequence[Frame], sources: Sources) -> tuple[str, ...]:
     return statement.arguments if statement else ()
 
 
-def buffer_at(frames: Sequence[Frame], sources: Sources) -> tuple[Tensor, ...]:
+def buffer_at(frames: Sequence[Frame], sources: Sources, kept: bool = False) -> tuple[Tensor, ...]:
     """The buffer that the innermost Inductor frame makes, with its shape and dtype; of an operator
-    that it calls, all that this returns."""
-    for frame in frames:
-        if not is_output_file(frame.filename):
-            continue
-        source = sources.source(frame.filename)
-        statement = source.statements.get(frame.line)
-        if statement is None or not statement.outputs:
-            return ()
-        if not statement.callee.startswith("empty_strided"):
-            return source.returned.get(statement.outputs[0], ())
-        made = source.buffers.get(statement.outputs[0])
-        return (made,) if made is not None else ()
-    return ()
+    that it calls, all that this returns. ``kept`` as for ``name_stack``."""
+    source, statement = _statement(frames, sources)
+    if source is None or statement is None or not statement.outputs:
+        return ()
+    last = _occupied(source, statement, kept)
+    if last is statement and not statement.callee.startswith("empty_strided"):
+        return source.returned.get(statement.outputs[0], ())
+    made = source.buffers.get(last.outputs[0])
+    return (made,) if made is not None else ()
+
+
+def changes_hands(frames: Sequence[Frame], sources: Sources, kept: bool) -> bool:
+    """Whether what the innermost Inductor frame makes is another buffer's memory in the end."""
+    source, statement = _statement(frames, sources)
+    return (
+        source is not None
+        and statement is not None
+        and _occupied(source, statement, kept) is not statement
+    )
+
+
+def _statement(frames: Sequence[Frame], sources: Sources) -> tuple[Source | None, Statement | None]:
+    """The innermost Inductor frame's file and statement."""
+    frame = next((frame for frame in frames if is_output_file(frame.filename)), None)
+    if frame is None:
+        return None, None
+    source = sources.source(frame.filename)
+    return source, source.statements.get(frame.line)
+
+
+def _occupied(source: Source, statement: Statement, kept: bool) -> Statement:
+    """Where the memory made at ``statement`` gets its last occupant, if it is ``kept``."""
+    last = made = statement
+    seen = {statement.line}
+    while kept and last.outputs:
+        later = source.reused.get(last.outputs[0])
+        if later is None or later.line in seen:
+            break
+        seen.add(later.line)
+        last = later
+    # Another name alone, for the result of an operator, is no other occupant.
+    return last if any(line != made.line and _frees(source, line) for line in seen) else made
+
+
+def _frees(source: Source, line: int) -> bool:
+    return bool(source.statements[line].deletes)
 
 
 def _graph(filename: str, sources: Sources) -> tuple[str, str | None]:
@@ -75,18 +116,19 @@ def _graph(filename: str, sources: Sources) -> tuple[str, str | None]:
     return f"graph {stem[:9]}", None
 
 
-def kernel_at(frames: Sequence[Frame], sources: Sources) -> tuple[str, tuple[str, ...]]:
+def kernel_at(
+    frames: Sequence[Frame], sources: Sources, kept: bool = False
+) -> tuple[str, tuple[str, ...]]:
     """The kernel that fills the buffer made at the innermost Inductor frame, and what it fuses.
 
     That is the names of the operations' results in order of execution, as the comment above the
     kernel's call lists them; C++ kernels have no such comment. ('', ()) where nothing is known.
+    ``kept`` as for ``name_stack``.
     """
-    frame = next((frame for frame in frames if is_output_file(frame.filename)), None)
-    statement = sources.statement(frame.filename, frame.line) if frame else None
-    if frame is None or statement is None:
+    source, statement = _statement(frames, sources)
+    if source is None or statement is None:
         return "", ()
-    source = sources.source(frame.filename)
-    kernel = _kernel(source, statement)
+    kernel = _kernel(source, _occupied(source, statement, kept))
     return kernel.callee.removesuffix(".run"), _fused(source, kernel)
 
 
@@ -103,7 +145,10 @@ def _fused(source: Source, kernel: Statement) -> tuple[str, ...]:
 
 def _kernel(source: Source, statement: Statement) -> Statement:
     """What fills the buffer made at ``statement``; the statement itself if it makes none."""
-    if not statement.callee.startswith("empty_strided"):
+    if (
+        not statement.callee.startswith(("empty_strided", "reinterpret_tensor"))
+        and statement.callee
+    ):
         return statement
     buffers = set(statement.outputs)
     for number in range(statement.line + 1, statement.line + 1 + _LOOK_AHEAD):

@@ -110,8 +110,9 @@ class Source:
 
     ``tensors`` are those its comments describe, ``makers`` the statement that first makes a name,
     ``nodes`` the names of the operations that Inductor's comments give for the kernel below,
-    ``buffers`` what Inductor allocates, and what it calls the same memory later, ``returned`` what
-    the operators that it calls return, by the name that the result as a whole has.
+    ``buffers`` what Inductor allocates, and what it calls the same memory later, ``reused`` the
+    statement that gives a buffer's memory to another one, ``returned`` what the operators that it
+    calls return, by the name that the result as a whole has, which ``results`` has for each part.
     """
 
     filename: str
@@ -120,24 +121,20 @@ class Source:
     makers: dict[str, Statement]
     nodes: dict[int, tuple[str, ...]]
     buffers: dict[str, Tensor]
+    reused: dict[str, Statement]
     returned: dict[str, tuple[Tensor, ...]]
+    results: dict[str, str]
 
 
 def parse_source(filename: str, text: str) -> Source:
     """Reads ``text`` line by line; lines that are no statement are passed over."""
-    statements: dict[int, Statement] = {}
-    tensors: dict[str, Tensor] = {}
-    makers: dict[str, Statement] = {}
-    nodes: dict[int, tuple[str, ...]] = {}
-    buffers: dict[str, Tensor] = {}
-    returned: dict[str, tuple[Tensor, ...]] = {}
-    whole: dict[str, str] = {}  # the name of a call's result, for each part of it
+    source = Source(filename, {}, {}, {}, {}, {}, {}, {}, {})
     origin: tuple[str, int] | None = None
     for number, line in enumerate(text.split("\n"), start=1):
         for found in _TYPE.finditer(line):
             shape = _shape(found["shape"])
             dtype = THUNDER_DTYPES.get(found["dtype"], found["dtype"])
-            tensors[found["name"]] = Tensor(found["name"], shape, dtype)
+            source.tensors[found["name"]] = Tensor(found["name"], shape, dtype)
         if not line.strip():
             origin = None  # an origin stands directly above the statements that it speaks of
             continue
@@ -145,22 +142,40 @@ def parse_source(filename: str, text: str) -> Source:
             if found_origin := _ORIGIN.match(line):
                 origin = (found_origin["file"], int(found_origin["line"]))
             elif listed := _SOURCE_NODES.search(line):
-                nodes[number] = _names(listed["names"])
+                source.nodes[number] = _names(listed["names"])
             continue
-        statement = statements[number] = _parse_line(number, line, origin)
+        statement = source.statements[number] = _parse_line(number, line, origin)
         for name in statement.outputs:
-            makers.setdefault(name, statement)
-        if (made := _buffer(statement, buffers)) is not None:
-            buffers[made.name] = made
-        elif statement.outputs and statement.callee.startswith(_CALLED_WHOLE):
-            whole[statement.outputs[0]] = statement.outputs[0]
-            returned[statement.outputs[0]] = ()
-        elif statement.outputs and (part := _ELEMENT.match(_value(statement))):
-            whole[statement.outputs[0]] = whole.get(part["whole"], "")
-        elif (known := _ASSERTED.match(statement.text)) and (call := whole.get(known["name"])):
-            returned[call] += _asserted(known, makers[call], buffers)
+            source.makers.setdefault(name, statement)
+        _follow_buffers(statement, source)
         origin = None
-    return Source(filename, statements, tensors, makers, nodes, buffers, returned)
+    return source
+
+
+def _follow_buffers(statement: Statement, source: Source) -> None:
+    """Adds what an Inductor line says of buffers: whose memory has which name from there on."""
+    if not statement.outputs:
+        known = _ASSERTED.match(statement.text)
+        call = source.results.get(known["name"]) if known else None
+        if known is not None and call:
+            results = _asserted(known, source.makers[call], source.buffers)
+            source.returned[call] += results
+            source.buffers.setdefault(known["name"], results[0])
+        return
+    name, value = statement.outputs[0], _value(statement)
+    if (made := _buffer(statement, source.buffers)) is not None:
+        source.buffers[made.name] = made
+    if statement.callee.startswith(_CALLED_WHOLE):
+        source.results[name] = name
+        source.returned[name] = ()
+    elif part := _ELEMENT.match(value):
+        source.results[name] = source.results.get(part["whole"], "")
+    elif again := _REUSE.match(value):
+        base = again["name"] or again["other"]
+        if base in source.results:
+            source.results[name] = source.results[base]
+        if base in statement.deletes or source.results.get(base) == base:
+            source.reused[base] = statement
 
 
 def _parse_line(number: int, line: str, origin: tuple[str, int] | None) -> Statement:

@@ -43,8 +43,11 @@ def is_trace_file(filename: str) -> bool:
     return found is not None and found["function"] != _REGION
 
 
-def name_stack(frames: Sequence[Frame], sources: Sources) -> Naming | None:
-    """The symbol of a stack (innermost frame first) that ran Thunder's code, else None."""
+def name_stack(frames: Sequence[Frame], sources: Sources, kept: bool = False) -> Naming | None:
+    """The symbol of a stack (innermost frame first) that ran Thunder's code, else None.
+
+    ``kept`` says that the allocation outlives the call of Inductor's file in it.
+    """
     found = [(k, match) for k, frame in enumerate(frames) if (match := _FILE.match(frame.filename))]
     executed = next((k for k, match in found if match["function"] != _REGION), None)
     if executed is None:
@@ -61,11 +64,11 @@ def name_stack(frames: Sequence[Frame], sources: Sources) -> Naming | None:
         symbol = Symbol("thunder", region.module, region.phase, name, "", line)
         return Naming(symbol, where, outputs, _common_layer(outputs))
     compiled = _own(inside, sources)
-    operation, made = _operation(compiled, frames[:executed], sources)
+    operation, made = _operation(compiled, frames[:executed], sources, kept)
     line = sources.place(made).line
     symbol = Symbol("thunder", region.module, region.phase, name, operation, line)
     layer = _common_layer(sources.outputs(compiled.filename, made)) if made else ""
-    buffers = inductor.buffer_at(frames[:executed], sources)
+    buffers = inductor.buffer_at(frames[:executed], sources, kept)
     return Naming(symbol, where, tuple(replace(b, layer=layer) for b in buffers), layer)
 
 
@@ -91,21 +94,22 @@ def _common_layer(tensors: Sequence[Tensor]) -> str:
 
 
 def _operation(
-    frame: Frame, inner: Sequence[Frame], sources: Sources
+    frame: Frame, inner: Sequence[Frame], sources: Sources, kept: bool
 ) -> tuple[str, Statement | None]:
     """The operation of a region behind an allocation, and its statement where that is known.
 
     ``frame`` is the innermost of the region's file: the one that Inductor adds from compile time,
     at the operation's line, or (always on the CPU) the one that ran, at the region's first line.
-    Then the comment on Inductor's kernel names what it fuses, and the last of that is taken; a
-    kernel without a comment stands for itself.
+    Then, and where the memory is another buffer's in the end, the comment on Inductor's kernel
+    names what it fuses, and the last of that is taken; a kernel without one stands for itself.
     """
     source = sources.source(frame.filename)
     statement = source.statements.get(frame.line)
     if statement is None and not source.statements:
         return f"line{frame.line}", None
-    if statement is None or not statement.outputs:
-        kernel, fused = inductor.kernel_at(inner, sources)
+    passed_on = inductor.changes_hands(inner, sources, kept)
+    if statement is None or not statement.outputs or passed_on:
+        kernel, fused = inductor.kernel_at(inner, sources, kept)
         statement = next((source.makers[n] for n in reversed(fused) if n in source.makers), None)
         if statement is None:
             return kernel, None
