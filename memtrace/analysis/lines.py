@@ -1,8 +1,8 @@
 """Source lines that stand elsewhere in the candidate's version of a file.
 
 An edit moves all lines below it, and with them every symbol named by its line. Which line went
-where is told by what was allocated there: the rows of a file, in order of lines, are aligned by
-their names without the line and their bytes.
+where is told by what allocated there: the symbols of a file, in order of lines, are aligned by
+their names without the line.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from memtrace.symbols import Symbol
 from memtrace.symbols.alignment import align
 
 _LINE = re.compile(r"(?P<file>[\w./+-]+\.py):(?P<line>\d+)")
-_Entry = tuple[int, tuple[str, int]]  # a line, and what was allocated there
+_Entry = tuple[int, tuple[str, ...]]  # a line, and what allocated there
 
 
 def follow_lines(baseline: Sequence[Row], candidate: Sequence[Row]) -> list[Row]:
@@ -30,13 +30,13 @@ def follow_lines(baseline: Sequence[Row], candidate: Sequence[Row]) -> list[Row]
 
 def _by_file(rows: Sequence[Row]) -> dict[str, list[_Entry]]:
     """What was allocated at each file's lines, in order of lines."""
-    files: dict[str, list[_Entry]] = defaultdict(list)
+    files: dict[str, set[_Entry]] = defaultdict(set)
     for row in rows:
-        text = row.symbol.text
-        for found in _LINE.finditer(text):
-            files[found["file"]].append(
-                (int(found["line"]), (_LINE.sub(r"\g<file>", text), row.sides[0].bytes))
-            )
+        # Not the row's bytes: a changed program holds more or less at the same line.
+        for symbol in row.sides[0].symbols or (row.symbol,):
+            what = (symbol.phase or "", _LINE.sub("", symbol.name), symbol.operation)
+            for found in _LINE.finditer(symbol.line or symbol.name):
+                files[found["file"]].add((int(found["line"]), what))
     return {file: sorted(entries) for file, entries in files.items()}
 
 

@@ -30,6 +30,7 @@ def join_rows(baseline: Iterable[Row], candidate: Iterable[Row]) -> list[Row]:
     joined: list[Row] = []
     for key in (_same, _alike, _named, _renamed):
         left, right = _pair(left, right, key, joined)
+    left, right = _pair_overlapping(left, right, joined)
     nothing = Side()
     joined += [Row(symbols[id(row)], (row.sides[0], nothing)) for row in left]
     joined += [Row(row.symbol, (nothing, row.sides[0])) for row in right]
@@ -59,11 +60,29 @@ def _pair(
     return [row for row in left if id(row) not in paired], rest
 
 
+def _pair_overlapping(
+    left: list[Row], right: list[Row], joined: list[Row]
+) -> tuple[list[Row], list[Row]]:
+    """Pairs the same symbol if it holds something of the same layer in both; returns the rest."""
+    there = {row.symbol: row for row in left}
+    pairs = [
+        (there[row.symbol], row)
+        for row in right
+        if row.symbol in there and not _layers(there[row.symbol]).isdisjoint(_layers(row))
+    ]
+    joined += [Row(b.symbol, (a.sides[0], b.sides[0])) for a, b in pairs]
+    done = {id(row) for pair in pairs for row in pair}
+    return [r for r in left if id(r) not in done], [r for r in right if id(r) not in done]
+
+
+def _layers(row: Row) -> frozenset[str]:
+    return frozenset(layer for layer, _ in row.sides[0].layers)
+
+
 def _holds(row: Row) -> Hashable | None:
     """What a row's side holds and, where known, for which layers; None where that is not known."""
     side = row.sides[0]
-    layers = frozenset(layer for layer, _ in side.layers if layer)
-    return (frozenset(side.tensors), layers) if side.tensors else None
+    return (frozenset(side.tensors), _layers(row) - {""}) if side.tensors else None
 
 
 def _same(row: Row) -> Hashable | None:
@@ -87,7 +106,7 @@ def _named(row: Row) -> Hashable | None:
     """The symbol; of a numbered one also its layers, since its number alone says nothing."""
     if numbered_kind(row.symbol) is None:
         return row.symbol
-    return (row.symbol, frozenset(layer for layer, _ in row.sides[0].layers))
+    return (row.symbol, _layers(row))
 
 
 def _renamed(row: Row) -> Hashable | None:
@@ -96,7 +115,7 @@ def _renamed(row: Row) -> Hashable | None:
     Other names for it are another executor's, or Inductor's for a kernel that fuses other things.
     """
     side, symbol = row.sides[0], row.symbol
-    layers = frozenset(layer for layer, _ in side.layers)
+    layers = _layers(row)
     if symbol.compiler not in ("thunder", "inductor") or not side.tensors or "" in layers:
         return None
     return (symbol.phase, frozenset(side.tensors), layers, side.bytes)
