@@ -38,9 +38,14 @@ def key_of(naming: Naming, size: int, category: str, by: Dimension) -> Symbol:
     fitting = naming.fitting(size)
     if not fitting:
         return symbol
-    # Not the name: compilers give the same tensor different ones.
     shapes = " | ".join(dict.fromkeys(tensor.text for tensor in fitting))
-    return Symbol(None, "", None, f"{layer or symbol.text} {shapes}")
+    if all(tensor.own for tensor in fitting):
+        names = " | ".join(dict.fromkeys(tensor.name for tensor in fitting))
+        return Symbol(None, "", None, f"{names} {shapes}")
+    # Not by name: compilers give the same tensor different ones.
+    if layer:
+        return Symbol(None, "", symbol.phase, f"{layer} {shapes}")
+    return Symbol(None, "", None, f"{symbol.text} {shapes}")
 
 
 def group_lifetimes(run: Replay, attribution: Attribution, by: Dimension) -> Groups:

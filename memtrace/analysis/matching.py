@@ -94,7 +94,7 @@ def _alike(row: Row) -> Hashable | None:
     """What it holds, and the symbol without its number."""
     symbol = row.symbol
     kind, holds = numbered_kind(symbol), _holds(row)
-    if kind is None and symbol.name == symbol.text:  # a row of tensors that bears a symbol's text
+    if kind is None and symbol.compiler is None:  # a row of tensors that bears a symbol's text
         text = _NUMBER.sub("", symbol.text)
         kind = (text, "") if text != symbol.text else None
     if kind is None or holds is None:

@@ -203,6 +203,7 @@ class _Group:
         self.bytes = self.count = 0
         self.where: dict[str, int] = defaultdict(int)
         self.tensors: dict[str, int] = defaultdict(int)
+        self.shapes: dict[str, int] = defaultdict(int)  # bytes of each
         self.names: dict[str, int] = defaultdict(int)
         self.layers: dict[str, int] = defaultdict(int)
         self.categories: dict[str, int] = defaultdict(int)
@@ -215,7 +216,9 @@ class _Group:
         if naming.where:
             self.where[naming.where] += size
         if fitting := naming.fitting(size):
-            self.tensors[" | ".join(dict.fromkeys(tensor.text for tensor in fitting))] += 1
+            shape = " | ".join(dict.fromkeys(tensor.text for tensor in fitting))
+            self.tensors[shape] += 1
+            self.shapes[shape] += size
             self.names[" | ".join(dict.fromkeys(tensor.name for tensor in fitting))] += size
         self.layers[naming.layer_of(size)] += size
         self.categories[category] += size
@@ -228,7 +231,7 @@ class _Group:
             self.bytes,
             self.count,
             tuple(text for text, _ in _most(self.where)[:_WHERE_LIMIT]),
-            tuple(self.tensors.items()),
+            tuple((shape, self.tensors[shape]) for shape, _ in _most(self.shapes)),
             tuple(text for text, _ in _most(self.names)[:_NAMES_LIMIT]),
             _most(self.layers),
             _most(self.categories),

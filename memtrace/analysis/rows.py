@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -98,7 +98,9 @@ class Row:
             return ""
         a, b = self.sides
         if a.count == b.count:
-            return _changed(a, b)
+            # Of a layer or a category, whose tensors are many, it would say nothing.
+            one_thing = self.symbol.compiler is not None or self.symbol.name.endswith("]")
+            return _changed(a, b) if one_thing else ""
         if not a.count:
             return "KEPT LONGER" if self.elsewhere else "NEW"
         if not b.count:
@@ -107,28 +109,20 @@ class Row:
 
 
 def _changed(a: Side, b: Side) -> str:
-    """What differs between as many tensors: their dtypes, or their sizes; '' where neither does."""
-    parts: list[tuple[str, Callable[[str], str]]] = [("DTYPE", lambda t: t.partition("[")[0])]
-    if a.bytes != b.bytes:  # else they are the same elements, laid out otherwise
-        parts.append(("SHAPE", lambda t: "[" + t.partition("[")[2]))
-    for word, part in parts:
-        left, right = (_tally(side.tensors, part) for side in (a, b))
-        lost, gained = left - right, right - left
-        if lost and lost.total() == gained.total():
-            return f"{word} {_weightiest(lost)} → {_weightiest(gained)}"
-    return ""
-
-
-def _tally(tensors: Iterable[tuple[str, int]], part: Callable[[str], str]) -> Counter[str]:
-    tally: Counter[str] = Counter()
-    for text, count in tensors:
-        tally[part(text)] += count
-    return tally
-
-
-def _weightiest(tally: Counter[str]) -> str:
-    """What there is most of, and a sign where there is more."""
-    return tally.most_common(1)[0][0] + (", …" if len(tally) > 1 else "")
+    """What differs between as many tensors: their dtype, or their size; '' where neither does, or
+    where more than one kind of tensor changed."""
+    one, other = Counter(dict(a.tensors)), Counter(dict(b.tensors))
+    lost, gained = one - other, other - one
+    if len(lost) != 1 or len(gained) != 1 or lost.total() != gained.total():
+        return ""
+    (left, _, shape), (right, _, new_shape) = (
+        next(iter(side)).partition("[") for side in (lost, gained)
+    )
+    if left != right:
+        return f"DTYPE {left} → {right}"
+    same_rank = shape.count(",") == new_shape.count(",")
+    # As many bytes are the same elements, laid out otherwise.
+    return f"SHAPE [{shape} → [{new_shape}" if same_rank and a.bytes != b.bytes else ""
 
 
 # A number that is a whole part of a module's path.
@@ -176,7 +170,7 @@ def layer_pattern(layer: str) -> str:
 
 def numbered_kind(symbol: Symbol) -> tuple[str, str] | None:
     """What is left of a symbol's name and operation, or of a layer's path, without its numbers."""
-    if symbol.compiler is None and symbol.name == symbol.text:
+    if symbol.compiler is None and not symbol.line:
         pattern = layer_pattern(symbol.name)
         return (pattern, "") if pattern != symbol.name else None
     if symbol.compiler not in ("thunder", "inductor"):

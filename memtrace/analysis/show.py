@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from memtrace.analysis.peak import Subject
+from memtrace.analysis.rows import layer_pattern
 from memtrace.errors import MemtraceError
 from memtrace.symbols import Attribution, Life, attribute, read_life
 from memtrace.symbols.sources import Sources
@@ -54,6 +55,8 @@ def report_show(subject: Subject, name: str) -> ShowReport:
     MemtraceError where nothing alive in the window has such a name; it suggests some that have.
     """
     recording, run, window = subject.recording, subject.replay, subject.window
+    if not name.strip():
+        raise MemtraceError("no name given; name a symbol, a tensor or a layer, as a row has it")
     attribution = attribute(recording, run)
     lifetimes = run.lifetimes
     inside = np.flatnonzero((lifetimes.born < window.end) & (lifetimes.freed > window.begin))
@@ -106,7 +109,7 @@ def _is_named(attribution: Attribution, lifetime: int, size: int, name: str) -> 
     naming = attribution.of(lifetime)
     symbol, layer = naming.symbol, naming.layer_of(size)
     return (
-        name in (symbol.name, symbol.text, symbol.operation, layer)
+        name in (layer_pattern(layer), symbol.name, symbol.text, symbol.operation, layer)
         or any(name == tensor.name for tensor in naming.fitting(size))
         or layer.startswith(f"{name}.")
         or re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", symbol.text) is not None

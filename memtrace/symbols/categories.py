@@ -1,7 +1,9 @@
 """What part a lifetime plays in the run, by evidence; OTHER where there is none.
 
 Parameters, buffers, gradients and optimizer state are what the program itself holds under such a
-name (``owners``). Saved for backward is what a forward pass made and a backward pass found alive.
+name (``owners``). Saved for backward is what was there before a backward pass of its iteration and
+was let go in it: what the program itself keeps until later may be saved as well, but nothing says
+so.
 What one statement of generated code makes and frees again before it is done, it does not return:
 the inside of a fusion, or the workspace of an operator.
 """
@@ -54,7 +56,6 @@ _OWNED = {
     "gradient": GRADIENT,
     "optimizer": OPTIMIZER,
 }
-_NEVER = -1  # a moment that a window does not have
 
 
 class Categories:
@@ -91,8 +92,14 @@ class Categories:
         ordered = sorted(windows, key=lambda w: w.begin)
         self._begins = np.array([w.begin for w in ordered], dtype=np.int64)
         self._ends = np.array([w.end for w in ordered], dtype=np.int64)
-        self._forward_ends = _moments([w.forward_end for w in ordered])
-        self._backward_begins = _moments([w.backward_begin for w in ordered])
+        passes = [
+            (phase.begin, phase.end, k)
+            for k, window in enumerate(ordered)
+            for phase in sorted(window.phases, key=lambda p: p.begin)
+            if phase.name == "backward"
+        ]
+        # Columns: begin, end, row of the iteration.
+        self._backwards = np.array(passes, dtype=np.int64).reshape(-1, 3)
         self._inputs = inputs
 
     def of(self, lifetimes: Iterable[int], at: int | None = None) -> list[str]:
@@ -113,12 +120,9 @@ class Categories:
         # The weakest evidence first: what comes later is written over it.
         found[self._inputs[rows]] = _NUMBERS[INPUT]
         if len(self._begins):
-            end, backward = self._forward_ends[window], self._backward_begins[window]
-            both = (end != _NEVER) & (backward != _NEVER)
-            saved = both & (born < end) & (freed >= backward)
             now = inside if at is None else inside & (self._ends[window] >= at)
             found[now & (freed <= self._ends[window])] = _NUMBERS[TEMPORARY]
-            found[now & saved] = _NUMBERS[SAVED]
+            found[now & self._are_saved(born, freed, window)] = _NUMBERS[SAVED]
             where = np.flatnonzero(inside)
             intermediate, workspace = self._within(rows[where])
             found[where[intermediate]] = _NUMBERS[INTERMEDIATE]
@@ -128,6 +132,15 @@ class Categories:
         owned = self._owned[rows]
         found[owned >= 0] = self._owners[owned[owned >= 0]]
         return found
+
+    def _are_saved(self, born: Int64, freed: Int64, window: Int64) -> npt.NDArray[np.bool_]:
+        """Made in an iteration before one of its backward passes, and let go in that."""
+        if not len(self._backwards):
+            return np.zeros(len(born), dtype=bool)
+        begins, ends, iterations = self._backwards.T
+        at = np.searchsorted(begins, freed, side="right") - 1
+        found: npt.NDArray[np.bool_] = (at >= 0) & (freed < ends[at]) & (born < begins[at])
+        return found & (iterations[at] == window)
 
     def _windows(self, events: Int64) -> tuple[Int64, npt.NDArray[np.bool_]]:
         """The iteration that each event lies in, and whether it lies in one."""
@@ -184,7 +197,3 @@ class Categories:
 
     def _number(self, name: str) -> int:
         return self._names.setdefault(name, len(self._names))
-
-
-def _moments(moments: list[int | None]) -> Int64:
-    return np.array([_NEVER if m is None else m for m in moments], dtype=np.int64)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
@@ -79,7 +79,7 @@ def find_places(
     saved = frozenset(outside or ())
     order = {"forward": 0, "backward": 1}
     for trace in sorted(traces, key=lambda t: order.get(t["phase"], 2)):
-        forward = saved | frozenset(places)
+        forward = set(saved | frozenset(places))
         for symbol in trace["symbols"]:
             for operation in symbol["inside"] or [symbol]:
                 _place(operation, places, outside or {}, forward, origin)
@@ -90,10 +90,12 @@ def _place(
     operation: Mapping[str, Any],
     places: dict[str, Place],
     outside: Mapping[str, Place],
-    forward: frozenset[str],
+    forward: set[str],
     origin: Callable[[str], Place],
 ) -> None:
     outputs = [tensor["name"] for tensor in operation["outputs"]]
+    if operation["args"] and forward.issuperset(operation["args"]):
+        forward.update(outputs)  # a view of what was saved, or made of it again
     if not outputs or all(name in places for name in outputs):
         return
     place = origin(operation["origin"]) if operation["origin"] else NOWHERE
@@ -104,9 +106,7 @@ def _place(
             places.setdefault(name, place)
 
 
-def _inherit(
-    arguments: Iterable[str], places: Mapping[str, Place], forward: frozenset[str]
-) -> Place:
+def _inherit(arguments: Iterable[str], places: Mapping[str, Place], forward: Set[str]) -> Place:
     names = list(arguments)
     for name in names:
         if (held := parameter_place(name)) is not None:

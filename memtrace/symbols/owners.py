@@ -114,9 +114,12 @@ def members_of(born: Int64, windows: list[Window]) -> list[tuple[int, int]]:
 
 def name_owned(row: dict[str, Any], naming: Naming) -> Naming:
     """``naming`` with the tensor its owner names; its symbol, too, where nothing else tells it."""
-    path = row["name"].partition(":")[0].rpartition(".")[0]
+    name = row["name"]
+    path = name.partition(":")[0].rpartition(".")[0]
+    if row["kind"] == "gradient" and ":" not in name:
+        name += ".grad"
     strides = tuple(row["strides"]) if row.get("strides") else None
-    tensor = Tensor(row["name"], tuple(row["shape"]), row["dtype"], path, strides=strides)
+    tensor = Tensor(name, tuple(row["shape"]), row["dtype"], path, strides=strides, own=True)
     if naming is not NOT_NAMED:
         return replace(naming, tensors=(tensor,), layer=path or naming.layer)
     symbols = {

@@ -60,7 +60,8 @@ class Tensor:
 
     ``layer`` and ``line`` are where in the model it comes from, '' where that is not known.
     ``strides`` are in elements; None where the trace does not say (Thunder's do not).
-    ``dtype`` may be '' where only the shape is known.
+    ``dtype`` may be '' where only the shape is known. ``own`` says that the name is the program's,
+    the same in every run, and not a compiler's.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Tensor:
     layer: str = ""
     line: str = ""
     strides: tuple[int, ...] | None = None
+    own: bool = False
 
     @property
     def text(self) -> str:
