@@ -48,6 +48,8 @@ class PeakReport:
     where it measured just this window, or where its greatest peak falls into it.
     ``reconciled`` says whether replay and driver agree over the whole recording, None where the
     file has no figure of the driver. ``position`` is where in the iteration the peak falls.
+    ``other_moment`` says that another moment than the peak was asked for: ``peak_bytes``, ``event``
+    and ``position`` are of that.
     """
 
     path: str
@@ -66,6 +68,7 @@ class PeakReport:
     reconciled: bool | None
     warnings: tuple[str, ...]
     rows: tuple[Row, ...]
+    other_moment: bool = False
     present: frozenset[Symbol] = frozenset()  # what any moment of the window has, as rows name it
 
 
@@ -153,6 +156,7 @@ def report_peak(
                 run, attribution, live(run, top.event, accounting), accounting, by, at=top.event
             )
         ),
+        other_moment=at is not None,
         present=_present(run, attribution, window, by),
     )
 

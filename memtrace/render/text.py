@@ -52,7 +52,7 @@ def print_peak(
         format_bytes(report.peak_bytes),
         "100.0%",
         f"{count:,}",
-        f"peak: {format_exact(report.peak_bytes)}",
+        f"{'then' if report.other_moment else 'peak'}: {format_exact(report.peak_bytes)}",
         style="bold",
     )
     console.print(table)
@@ -148,9 +148,8 @@ def _heading(report: PeakReport, letter: str = "") -> RenderableType:
         title.append(f"  {clean(report.path)}", style="not bold dim")
     position = f", at {clean(report.position)}" if report.position else ""
     kind = "allocated" if report.accounting == "allocated" else "requested (blocks unknown)"
-    line = Text(
-        f"  peak {kind} {format_bytes(report.peak_bytes)} in {clean(report.window)}{position}"
-    )
+    what = kind if report.other_moment else f"peak {kind}"
+    line = Text(f"  {what} {format_bytes(report.peak_bytes)} in {clean(report.window)}{position}")
     checked = {
         True: "replay equals the driver's figures",
         False: "replay DIFFERS from the driver's figures",
@@ -239,7 +238,10 @@ def _names(row: Row) -> str:
 
 
 def _side_names(side: Side, most: int = 4) -> str:
-    names = list(side.names[:most]) + ["…"] * (len(side.names) > most)
+    # What an allocation may be, of many possible ones the first.
+    sets = (name.split(" | ") for name in side.names[:most])
+    names = [" | ".join([*one[:most], *["…"] * (len(one) > most)]) for one in sets]
+    names = names + ["…"] * (len(side.names) > most)
     makers = ", ".join(_makers(side.symbols))
     return " by ".join(part for part in (", ".join(names), makers) if part) or "·"
 

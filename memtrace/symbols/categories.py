@@ -139,8 +139,9 @@ class Categories:
             return np.zeros(len(born), dtype=bool)
         begins, ends, iterations = self._backwards.T
         at = np.searchsorted(begins, freed, side="right") - 1
-        found: npt.NDArray[np.bool_] = (at >= 0) & (freed < ends[at]) & (born < begins[at])
-        return found & (iterations[at] == window)
+        within: npt.NDArray[np.bool_] = np.array(at >= 0, dtype=bool)
+        within &= (born < begins[at]) & (freed < ends[at]) & (iterations[at] == window)
+        return within
 
     def _windows(self, events: Int64) -> tuple[Int64, npt.NDArray[np.bool_]]:
         """The iteration that each event lies in, and whether it lies in one."""

@@ -155,3 +155,33 @@ def test_a_function_in_angle_brackets_is_a_symbol_like_any():
     assert joined([Row(script, (Side(5, 1),))], [Row(script, (Side(9, 2),))]) == [
         ("<module>", "", 4, "COUNT 1 → 2")
     ]
+
+
+def test_a_symbol_that_holds_more_layers_is_still_itself():
+    def regional(size, *layers):
+        tensors = (("f32[5]", len(layers)),)
+        side = Side(size, len(layers), (), tensors, layers=tuple((layer, 1) for layer in layers))
+        return Row(Symbol("thunder", "net", "forward", "TorchCompile0", "linear"), (side,))
+
+    assert joined([regional(40, "l.0", "l.1")], [regional(20, "l.0")]) == [
+        ("TorchCompile0", "", -20, "COUNT 2 → 1")
+    ]
+    assert [status for *_, status in joined([regional(40, "l.0")], [regional(20, "l.7")])] == [
+        "GONE", "NEW",
+    ]  # fmt: skip
+
+
+def test_a_line_of_an_unedited_file_stays_itself_whatever_it_holds():
+    """Line 6 makes less, line 7 something new: no reason to think that 6 has become 7."""
+
+    def line(number, size, *names):
+        symbols = tuple(Symbol("eager", "", "forward", n, "", f"m/a.py:{number}") for n in names)
+        return Row(Symbol(None, "", None, f"m/a.py:{number}"), (Side(size, 1, symbols=symbols),))
+
+    a = [line(6, 30, "aten::linear", "aten::gelu"), line(8, 10, "aten::linear")]
+    b = [line(6, 15, "aten::linear"), line(7, 30, "aten::dropout"), line(8, 10, "aten::linear")]
+    assert joined(a, b) == [
+        ("m/a.py:7", "", 30, "NEW"),
+        ("m/a.py:6", "", -15, ""),
+        ("m/a.py:8", "", 0, ""),
+    ]

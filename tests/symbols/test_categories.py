@@ -200,3 +200,51 @@ def test_a_batch_has_the_name_of_the_input_it_becomes():
     attribution = categories()[1]
     assert [t.text for t in attribution.of(1).fitting(64)] == ["float32[16]"]
     assert attribution.of(2).tensors == ()
+
+
+def test_saved_is_what_the_backward_pass_lets_go():
+    rows = [
+        ("alloc", 0x1000, 64, 0, USER),  # 0: saved for the first backward pass
+        ("alloc", 0x2000, 64, 0, USER),  # 1: kept by the program, and returned
+        ("alloc", 0x3000, 64, 0, USER),  # 2: the loss's own, made after the forward pass
+        ("free", 0x1000, 64),  # events 3 and 4
+        ("free", 0x3000, 64),
+        ("alloc", 0x4000, 64, 0, USER),  # 3: of a second micro-batch
+        ("free", 0x4000, 64),
+        ("free", 0x2000, 64),
+    ]
+    meta = capture_meta(
+        marks=[
+            ("call", "begin", 0), ("call", "end", 2),
+            ("backward", "begin", 3), ("backward", "end", 7),
+            ("call", "begin", 7), ("call", "end", 8),
+            ("backward", "begin", 8), ("backward", "end", 10), ("end", "", 12),
+        ],
+        iterations=[{"begin": 0, "end": 8}],
+    )  # fmt: skip
+    one = recording(events(*rows), start=[], meta=meta, stacks=STACKS)
+    found = attribute(one, replay(one)).categories.of(range(4))
+    assert found == [
+        "saved for backward", "temporary", "saved for backward", "saved for backward",
+    ]  # fmt: skip
+
+
+def test_what_is_made_of_saved_tensors_again_belongs_where_they_do():
+    places = find_places(
+        [
+            trace("forward", "f", symbol("view", [tensor("v")], "x", origin="g:1")),
+            trace(
+                "backward", "b",
+                symbol("permute", [tensor("vt")], "v"),
+                symbol("matmul", [tensor("grad")], "deep", "vt"),
+            ),
+        ],
+        {"g:1": Place("model.layers.3.self_attn")}.__getitem__,
+        {"deep": Place("model.layers.3.self_attn.o_proj"), "x": Place("model")},
+    )  # fmt: skip
+    assert places["vt"].layer == "model.layers.3.self_attn"
+
+
+def test_no_lifetimes_have_no_categories():
+    found = categories()[1]
+    assert found.categories.of([]) == []

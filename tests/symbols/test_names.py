@@ -236,6 +236,40 @@ def test_inductor_kernel_that_fills_the_buffer(sources, line, name):
     )  # fmt: skip
 
 
+PASSED_ON = """# AOT ID: ['0_forward']
+def call(args):
+    buf1 = empty_strided_cuda((4, 8), (8, 1), torch.float32)
+    # Topologically Sorted Source Nodes: [first], Original ATen: [aten.sin]
+    triton_poi_fused_sin_0.run(arg0, buf1, 32, stream=stream0)
+    extern_kernels.mm(buf1, arg1, out=buf0)
+    buf2 = buf1; del buf1  # reuse
+    # Topologically Sorted Source Nodes: [second], Original ATen: [aten.exp]
+    triton_poi_fused_exp_1.run(arg2, buf2, 32, stream=stream0)
+    return (buf2, )
+"""
+
+
+def test_what_outlives_the_call_is_the_last_occupant():
+    fx = {
+        "<inductor graph>.0": [
+            node(0, "first", "model.layers.0", QWEN + ":7"),
+            node(0, "second", "model.layers.1", QWEN + ":8"),
+        ]
+    }
+    known = Sources({"sources": {OUTPUT: PASSED_ON}, "fx": fx})
+    frames = [
+        Frame(OUTPUT, 3, "call"),
+        Frame(SITE + "transformers/models/qwen2/modeling_qwen2.py", 7, "forward"),
+    ]
+    inside = inductor.name_stack(frames, known)
+    kept = inductor.name_stack(frames, known, kept=True)
+    assert [(n.symbol.name, n.layer, n.symbol.line[-2:]) for n in (inside, kept)] == [
+        ("triton_poi_fused_sin_0", "model.layers.0", ":7"),
+        ("triton_poi_fused_exp_1", "model.layers.1", ":8"),
+    ]
+    assert [n.tensors[0].name for n in (inside, kept)] == ["buf1", "buf2"]
+
+
 def test_inductor_file_is_known_by_its_hash_wherever_the_cache_lies():
     assert is_output_file(OUTPUT)
     assert is_output_file(OUTPUT.replace("/tmp/torchinductor_me", "/scratch/cache"))

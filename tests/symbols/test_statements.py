@@ -108,3 +108,23 @@ def test_a_size_tells_which_result_it_is(size, texts):
     tensors = parse_source("t", OPERATORS).returned["buf2"]
     naming = Naming(Symbol("inductor", "", None, "sdpa"), tensors=tensors)
     assert [tensor.text for tensor in naming.fitting(size)] == texts
+
+
+def test_memory_that_is_passed_on_is_followed():
+    source = parse_source(
+        "t",
+        """
+    buf0 = empty_strided_cuda((4, 8), (8, 1), torch.float32)
+    buf1 = reinterpret_tensor(buf0, (32, ), (1, ), 0)
+    buf2 = buf0; del buf0  # reuse
+    buf3 = reinterpret_tensor(buf2, (8, 4), (4, 1), 0); del buf2  # reuse
+    buf4 = torch.ops.aten.uniform.default(arg0)
+    buf5 = buf4
+    assert_size_stride(buf5, (7, 6), (6, 1), 'torch.ops.aten.uniform.default')
+    buf6 = buf5; del buf5  # reuse
+""",
+    )
+    passed = {old: statement.outputs[0] for old, statement in source.reused.items()}
+    assert passed == {"buf0": "buf2", "buf2": "buf3", "buf4": "buf5", "buf5": "buf6"}
+    assert source.buffers["buf3"].shape == (8, 4)
+    assert source.buffers["buf6"].shape == (7, 6)
