@@ -1,0 +1,58 @@
+"""What the commands that write traces have in common."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from memtrace.cli.options import say, show_status
+
+if TYPE_CHECKING:
+    from memtrace.analysis.tracks import Trace
+
+ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
+
+
+def check_outputs(inputs: Sequence[Path], outputs: Sequence[Path], force: bool) -> None:
+    """Refuses outputs that are inputs, twice the same, or there already, before any work is done.
+
+    typer.BadParameter or MemtraceError.
+    """
+    from memtrace.snapshot import check_target
+
+    read = {os.path.realpath(path) for path in inputs}
+    written: set[str] = set()
+    for path in outputs:
+        name = os.path.realpath(path)
+        if name in read:
+            raise typer.BadParameter(f"{path} is what is to be read; give another name")
+        if name in written:
+            raise typer.BadParameter(f"{path} is given twice; give each trace a name of its own")
+        written.add(name)
+        check_target(path, force)
+
+
+def write_trace(
+    trace: Trace, path: Path, force: bool, *, form: Literal["perfetto", "chrome"] = "perfetto"
+) -> None:
+    """Writes a trace whole or not at all, and says where it is and what to do with it."""
+    from memtrace.render.units import format_bytes
+    from memtrace.snapshot import compress, write_atomically
+
+    if form == "perfetto":
+        from memtrace.render.perfetto import write_perfetto as write
+    else:
+        from memtrace.render.chrome import write_chrome as write
+
+    name = os.fspath(path)
+    with show_status(f"writing {name}"):
+        write_atomically(
+            path,
+            lambda stream: compress(stream, name, lambda target: write(trace, target), level=1),
+            force,
+        )
+    say(f"{name}: {format_bytes(path.stat().st_size)}; open it at https://ui.perfetto.dev")
