@@ -1,6 +1,7 @@
 """Recordings as traces: counters, slices on lanes and instants, ready to be written."""
 
 from memtrace.analysis.tracks.model import ABSENT, Counter, Facts, Process, Slices, Trace, Value
+from memtrace.analysis.tracks.pair import describe_pair
 from memtrace.analysis.tracks.run import describe_run
 
 __all__ = [
@@ -11,5 +12,6 @@ __all__ = [
     "Slices",
     "Trace",
     "Value",
+    "describe_pair",
     "describe_run",
 ]

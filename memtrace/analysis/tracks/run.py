@@ -47,7 +47,7 @@ def lay_tracks(scope: Scope) -> tuple[list[Counter | Slices], list[str]]:
     profile, notes = lay_profile(scope)
     tracks = (
         mark_peaks(scope),
-        *_place(scope, count_totals(scope.subject.replay, scope.begin, scope.end)),
+        *count_all(scope),
         lay_passes(scope),
         *count(scope, "by category", categories),
         *count(scope, "by symbol", symbols, MOST_SYMBOLS),
@@ -56,6 +56,11 @@ def lay_tracks(scope: Scope) -> tuple[list[Counter | Slices], list[str]]:
         *mark_events(scope, names),
     )
     return [track for track in tracks if track is not None], notes
+
+
+def count_all(scope: Scope) -> list[Counter]:
+    """Counters of the totals that are known: allocated, requested, reserved."""
+    return _place(scope, count_totals(scope.subject.replay, scope.begin, scope.end))
 
 
 def count(scope: Scope, folder: str, groups: Groups, most: int | None = None) -> list[Counter]:

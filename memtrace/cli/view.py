@@ -1,0 +1,46 @@
+"""``memtrace view``."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import Annotated, BinaryIO, cast
+
+import typer
+
+from memtrace.cli.options import CaptureArgument, load_subject, say, show_status
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command to the app."""
+    app.command(epilog="Example:  memtrace view a.pkl --perfetto")(view)
+
+
+def view(
+    capture: CaptureArgument,
+    perfetto: Annotated[
+        bool,
+        typer.Option("--perfetto", help="Open it as a trace in ui.perfetto.dev."),
+    ] = False,
+    window: Annotated[
+        str, typer.Option(help="Which stretch: an iteration's number, 'last', or 'all'.")
+    ] = "all",
+) -> None:
+    """Open a recording in the browser.
+
+    The trace goes from this machine to the page in your browser, and to nobody else: the page has
+    no server side. memtrace serves that one file, on the loopback, and ends when it was fetched.
+    """
+    if not perfetto:
+        raise typer.BadParameter(
+            "give it, to open the trace in ui.perfetto.dev", param_hint="--perfetto"
+        )
+    from memtrace.analysis.tracks import describe_run
+    from memtrace.cli.loopback import serve_once
+    from memtrace.render.perfetto import write_perfetto
+
+    subject = load_subject(capture, window)
+    with tempfile.TemporaryFile() as file:
+        content = cast(BinaryIO, file)
+        with show_status("putting the trace together"):
+            write_perfetto(describe_run(subject), content)
+        serve_once(f"{capture.name.partition('.')[0]}.pftrace", content, say)
