@@ -21,7 +21,7 @@ from memtrace.cli.options import (
     print_report,
     show_status,
 )
-from memtrace.cli.traces import ForceOption, check_outputs, write_trace
+from memtrace.cli.traces import ForceOption, check_outputs, say_notes, write_trace
 
 _UNITS = {
     "": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
@@ -105,6 +105,7 @@ def diff(
 
         with show_status("putting the trace together"):
             trace = describe_pair(report, *subjects)
+        say_notes(trace)
         write_trace(trace, perfetto, force)
     if fail_over is not None:
         allowed = parse_threshold(fail_over, report.baseline.peak_bytes)

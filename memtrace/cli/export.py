@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from memtrace.cli.options import CaptureArgument, load_subject, show_status
-from memtrace.cli.traces import ForceOption, check_outputs, write_trace
+from memtrace.cli.traces import ForceOption, check_outputs, say_notes, write_trace
 
 
 def register(app: typer.Typer) -> None:
@@ -46,6 +46,7 @@ def export(
     subject = load_subject(capture, window)
     with show_status("putting the trace together"):
         trace = describe_run(subject)
+    say_notes(trace)
     if perfetto is not None:
         write_trace(trace, perfetto, force)
     if chrome is not None:

@@ -16,11 +16,16 @@ import webbrowser
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any, BinaryIO
+from urllib.parse import quote
 
 from memtrace.errors import MemtraceError
 
 ORIGIN = "https://ui.perfetto.dev"
 PORT = 9001
+# Opens the recording's group of tracks: a command that the page takes from links.
+_OPENED = "&startupCommands=" + quote(
+    '[{"id":"dev.perfetto.ExpandTracksByRegex","args":["^memtrace "]}]', safe=""
+)
 _PATIENCE = 600.0  # seconds for a person to open the page
 _REQUEST = 5.0  # … and for a connection that was made to go on; browsers make idle ones
 
@@ -89,7 +94,7 @@ def serve_once(
             "from no other: end what uses it (another memtrace view?) and try again"
         ) from None
     with server:
-        url = f"{ORIGIN}/#!/?url=http://127.0.0.1:{server.server_port}/{name}"
+        url = f"{ORIGIN}/#!/?url=http://127.0.0.1:{server.server_port}/{name}{_OPENED}"
         if _has_browser() and webbrowser.open_new_tab(url):
             say(f"opening {url}")
         else:

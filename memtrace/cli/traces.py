@@ -18,7 +18,7 @@ ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite an existin
 
 
 def check_outputs(inputs: Sequence[Path], outputs: Sequence[Path], force: bool) -> None:
-    """Refuses outputs that are inputs, twice the same, or there already, before any work is done.
+    """Refuses outputs that cannot be meant or are there already, before any work is done.
 
     typer.BadParameter or MemtraceError.
     """
@@ -28,12 +28,20 @@ def check_outputs(inputs: Sequence[Path], outputs: Sequence[Path], force: bool) 
     written: set[str] = set()
     for path in outputs:
         name = os.path.realpath(path)
+        if path.suffix.lower() == ".zst":
+            raise typer.BadParameter(f"{path}: the viewers open .gz, but not .zst; name it so")
         if name in read:
             raise typer.BadParameter(f"{path} is what is to be read; give another name")
         if name in written:
             raise typer.BadParameter(f"{path} is given twice; give each trace a name of its own")
         written.add(name)
         check_target(path, force)
+
+
+def say_notes(trace: Trace) -> None:
+    """What must be known of a trace, on stderr."""
+    for note in trace.notes:
+        say(f"note: {note}")
 
 
 def write_trace(

@@ -8,6 +8,7 @@ from typing import Annotated, BinaryIO, cast
 import typer
 
 from memtrace.cli.options import CaptureArgument, load_subject, say, show_status
+from memtrace.cli.traces import say_notes
 
 
 def register(app: typer.Typer) -> None:
@@ -39,8 +40,10 @@ def view(
     from memtrace.render.perfetto import write_perfetto
 
     subject = load_subject(capture, window)
+    with show_status("putting the trace together"):
+        trace = describe_run(subject)
+    say_notes(trace)
     with tempfile.TemporaryFile() as file:
         content = cast(BinaryIO, file)
-        with show_status("putting the trace together"):
-            write_perfetto(describe_run(subject), content)
+        write_perfetto(trace, content)
         serve_once(f"{capture.name.partition('.')[0]}.pftrace", content, say)

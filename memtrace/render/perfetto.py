@@ -50,7 +50,7 @@ class _Writer:
         packet = self._packet()
         packet.clock_snapshot.primary_trace_clock = protos.BUILTIN_CLOCK_BOOTTIME
         packet.clock_snapshot.clocks.add(clock_id=protos.BUILTIN_CLOCK_BOOTTIME, timestamp=0)
-        if trace.start_ns is not None:
+        if trace.start_ns is not None and trace.start_ns >= 0:
             packet.clock_snapshot.clocks.add(
                 clock_id=protos.BUILTIN_CLOCK_REALTIME, timestamp=trace.start_ns
             )
@@ -63,11 +63,7 @@ class _Writer:
 
     def write_process(self, process: Process, pid: int) -> None:
         """The process and its tracks, in their order."""
-        root = self._describe()
-        root.track_descriptor.process.pid = pid
-        root.track_descriptor.process.process_name = process.name
-        root.track_descriptor.name = process.name
-        parent = self._announce(root)
+        parent = self._announce(self._describe(process.name, rank=pid))
         folders: dict[str, int] = {"": parent}
         for rank, track in enumerate(process.tracks):
             if track.folder not in folders:

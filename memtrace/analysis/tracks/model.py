@@ -81,9 +81,10 @@ class Process:
 class Trace:
     """``start_ns`` is the epoch time of time 0; None where the clock counts events instead.
 
-    ``facts`` say what was recorded and what is incomplete.
+    ``facts`` say what was recorded and what is incomplete, ``notes`` what must be said at once.
     """
 
     processes: Sequence[Process]
     start_ns: int | None
     facts: Facts
+    notes: tuple[str, ...]

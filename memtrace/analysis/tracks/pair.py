@@ -88,19 +88,23 @@ def describe_pair(report: DiffReport, baseline: Subject, candidate: Subject) -> 
     schedules = _meet(*scopes)
     processes: list[Process] = []
     facts: dict[str, Value] = {}
+    said: list[str] = []
     for letter, scope, schedule in zip("AB", scopes, schedules, strict=True):
         tracks, notes = lay_tracks(scope)
-        own = describe_facts(scope, notes)
+        own, _ = describe_facts(scope, notes)
+        said += [f"{letter}: {note}" for note in notes]
         wait = schedule.waits("B" if letter == "A" else "A")
         shown = [tell(own), *([wait] if wait else []), *(_retime(t, schedule) for t in tracks)]
-        processes.append(Process(f"{letter}  {own['label']}", shown))
+        processes.append(Process(f"memtrace {letter} {own['label']}", shown))
         facts.update({f"{letter} {key}": value for key, value in own.items()})
     both: Facts = {
         "differences": report.differences,
         "alignment": "passes begin together; the run that is through sooner waits",
         "notes": report.warnings,
     }
-    processes.insert(0, Process("A and B", [tell(both), *_compare(report, scopes, schedules)]))
+    processes.insert(
+        0, Process("memtrace A and B", [tell(both), *_compare(report, scopes, schedules)])
+    )
     first = min(
         int((t.time if isinstance(t, Counter) else t.begin).min(initial=0))
         for process in processes
@@ -110,6 +114,7 @@ def describe_pair(report: DiffReport, baseline: Subject, candidate: Subject) -> 
         [replace(p, tracks=[move(t, -first) for t in p.tracks]) for p in processes],
         None,
         {**both, **facts},
+        tuple(said),
     )
 
 

@@ -13,7 +13,7 @@ from memtrace.analysis.peak import Subject, label_of, list_warnings
 from memtrace.analysis.tracks.counters import Counted, count_groups, count_totals
 from memtrace.analysis.tracks.instants import mark_events, mark_peaks
 from memtrace.analysis.tracks.lifetimes import lay_lifetimes, name_lifetimes
-from memtrace.analysis.tracks.model import Counter, Facts, Process, Slices, Trace
+from memtrace.analysis.tracks.model import Counter, Facts, Process, Slices, Trace, Value
 from memtrace.analysis.tracks.passes import lay_passes
 from memtrace.analysis.tracks.profile import lay_profile
 from memtrace.analysis.tracks.scope import Scope, open_scope
@@ -34,9 +34,9 @@ def describe_run(subject: Subject) -> Trace:
     origin = min([scope.start, *(int(t.begin.min()) for t in tracks if isinstance(t, Slices))])
     origin -= origin % 1000  # whole microseconds stay whole
     start_ns = None if scope.clock.start_ns is None else scope.clock.start_ns + origin
-    facts = describe_facts(scope, notes)
+    facts, notes = describe_facts(scope, notes)
     shown = [tell(facts), *(move(track, -origin) for track in tracks)]
-    return Trace([Process(str(facts["label"]), shown)], start_ns, facts)
+    return Trace([Process(f"memtrace {facts['label']}", shown)], start_ns, facts, tuple(notes))
 
 
 def lay_tracks(scope: Scope) -> tuple[list[Counter | Slices], list[str]]:
@@ -55,6 +55,8 @@ def lay_tracks(scope: Scope) -> tuple[list[Counter | Slices], list[str]]:
         *lay_lifetimes(scope, names, categories),
         *mark_events(scope, names),
     )
+    if scope.clock.start_ns is None and scope.subject.replay.n_events:
+        notes = [UNTIMED, *notes]
     return [track for track in tracks if track is not None], notes
 
 
@@ -84,15 +86,14 @@ def _place(
     ]
 
 
-def describe_facts(scope: Scope, notes: Sequence[str]) -> Facts:
-    """What the trace is of, and what is incomplete in it."""
+def describe_facts(scope: Scope, notes: Sequence[str]) -> tuple[dict[str, Value], list[str]]:
+    """What the trace is of, and what is incomplete in it, ``notes`` and the recording's own."""
     subject = scope.subject
     recording = subject.recording
     checks = reconcile(recording, subject.replay)
-    if scope.clock.start_ns is None:
-        notes = [UNTIMED, *notes]
+    notes = [*notes, *list_warnings(subject, checks)]
     agrees = {True: "yes", False: "no", None: "no figures of the driver"}[reconciled(checks)]
-    return {
+    facts: dict[str, Value] = {
         "label": _written(label_of(recording)),
         "path": _written(recording.path),
         "window": subject.window.name,
@@ -100,9 +101,10 @@ def describe_facts(scope: Scope, notes: Sequence[str]) -> Facts:
         "accounting": scope.accounting,
         "complete": "yes" if subject.replay.complete else "no",
         "replay equals the driver": agrees,
-        "notes": (*notes, *list_warnings(subject, checks)),
+        "notes": tuple(notes),
         "written by": f"memtrace {__version__}",
     }
+    return facts, notes
 
 
 def _written(name: str) -> str:
