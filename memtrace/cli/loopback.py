@@ -41,7 +41,9 @@ class _Server(HTTPServer):
         super().__init__(("127.0.0.1", port), _Handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A page that went away in the middle can ask again."""
+        if not isinstance(sys.exception(), OSError):
+            raise
+        # A page that went away in the middle can ask again.
 
 
 class _Handler(BaseHTTPRequestHandler):

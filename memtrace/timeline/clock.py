@@ -11,8 +11,10 @@ from memtrace.timeline.replay import Replay
 _STEP = 2
 # Nanoseconds a recording without times counts for each event.
 _UNTIMED_STEP = 1000
-# The year 2100: times beyond it are none, and differences of nanoseconds would not fit 64 bits.
+# The year 2100: times beyond it are none.
 _LATEST_US = 4_102_444_800_000_000
+# Nor are times further than this from the events'. JSON keeps nanoseconds exact for 104 days.
+FARTHEST_NS = 30 * 86_400 * 1_000_000_000
 
 
 class Clock:
@@ -33,6 +35,7 @@ class Clock:
         if replay.device < len(recording.events):
             times = recording.events[replay.device].time_us
         known = len(times) > 0 and int(times.min()) >= 0 and int(times.max()) <= _LATEST_US
+        known = known and int(times.max() - times.min()) * 1000 <= FARTHEST_NS
         self.start_ns: int | None = None
         self.events: Int64 = np.arange(n, dtype=np.int64) * _UNTIMED_STEP
         if known and timed:
@@ -53,15 +56,22 @@ class Clock:
             return int(self.events[min(moment, len(self.events)) - 1]) + 1
         return self.after(0)
 
+    @property
+    def edges(self) -> tuple[int, int]:
+        """The times between which something can have happened: a month around the events."""
+        last = int(self.events[-1]) if len(self.events) else 0
+        return -FARTHEST_NS, last + FARTHEST_NS
+
     def place(self, moment: int, epoch_ns: int, *, early: bool = False) -> int:
         """The time of a moment that was seen at ``epoch_ns`` (-1: unknown).
 
         Never outside of the events that it lies between. Where nothing is known of the time it is
         the latest possible one, or with ``early`` the earliest.
         """
-        if self.start_ns is None or not 0 <= epoch_ns <= _LATEST_US * 1000:
+        earliest, latest = self.edges
+        time = epoch_ns - (self.start_ns or 0)
+        if self.start_ns is None or epoch_ns < 0 or not earliest <= time <= latest:
             return self.before(moment) if early else self.after(moment)
-        time = epoch_ns - self.start_ns
         if moment > 0:
             time = max(time, self.before(moment))
         if moment < len(self.events):

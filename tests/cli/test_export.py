@@ -3,11 +3,13 @@
 import gzip
 import json
 import os
+import pickle
 from pathlib import Path
 
 import pytest
 
-from tests.cli.test_commands import run, run_process, snapshot, write  # noqa: F401
+from tests.cli.conftest import snapshot
+from tests.cli.test_commands import run, run_process
 from tests.trace_processor import Trace
 
 NATIVE = str(Path(__file__).parent.parent / "data/allocators/native.pkl.gz")
@@ -69,7 +71,7 @@ def test_what_cannot_be_meant_is_a_usage_error(tmp_path, monkeypatch, outputs, s
     assert os.listdir(tmp_path) == []
 
 
-def test_the_capture_is_never_overwritten(write):  # noqa: F811
+def test_the_capture_is_never_overwritten(write):
     path = write("a.pkl", 100)
     before = Path(path).read_bytes()
     assert run_process("export", path, "--perfetto", path, "--force").returncode == 2
@@ -77,14 +79,12 @@ def test_the_capture_is_never_overwritten(write):  # noqa: F811
     assert Path(path).read_bytes() == before
 
 
-def test_what_is_incomplete_is_said(write, tmp_path):  # noqa: F811
+def test_what_is_incomplete_is_said(write, tmp_path):
     done = run("export", write("a.pkl", 100), "--perfetto", str(tmp_path / "a.pftrace"))
     assert "note: the file says nothing of the allocator's segments" in done.stderr
 
 
 def test_no_times_are_said(tmp_path):
-    import pickle
-
     history = snapshot(100, 200)
     for event in history["device_traces"][0]:
         del event["time_us"]

@@ -215,9 +215,8 @@ def arguments(trace, where):
     return list(found.values())
 
 
+@pytest.mark.parametrize("case", [("thunder", name) for name in WRITERS], indirect=True)
 def test_a_tensor_says_who_makes_uses_and_frees_it(case):
-    if "nvfuser" not in case.subject.recording.path:
-        pytest.skip("not the recording with nvFusion6")
     last = max(
         arguments(case.trace, "slice.name = 't1714' and dur > 0"), key=lambda one: one["free_event"]
     )

@@ -39,6 +39,7 @@ def test_without_times_events_are_counted():
         assert found.start_ns is None
         assert found.events.tolist() == [0, 1000, 2000]
     assert clock([1 << 62, 1 << 62]).start_ns is None  # no year of ours
+    assert clock([5, 1 << 50]).start_ns is None  # nor a recording's length
     assert clock([]).events.tolist() == []
 
 
@@ -52,4 +53,4 @@ def test_a_mark_lies_between_its_events():
     assert found.place(2, -1) == 1001
     assert found.place(3, -1) == 99_999
     assert found.place(3, -1, early=True) == 1003
-    assert found.place(1, 1 << 63) == 999
+    assert found.place(0, 1 << 63) == found.place(0, -1) == -1

@@ -11,9 +11,9 @@ from memtrace.analysis.tracks.lanes import arrange
 from memtrace.analysis.tracks.model import ABSENT, Slices
 from memtrace.analysis.tracks.scope import Scope
 from memtrace.snapshot.columns import Int32, Int64
+from memtrace.timeline.clock import FARTHEST_NS
 
 CPU, GPU = "CPU", "GPU"
-_FURTHEST = 1 << 61  # ns; what is further off is no time
 
 
 def lay_profile(scope: Scope) -> tuple[list[Slices], list[str]]:
@@ -35,7 +35,9 @@ def lay_profile(scope: Scope) -> tuple[list[Slices], list[str]]:
     ):
         begin = np.array(table["start_ns"], np.int64)
         length = np.array(table["duration_ns"], np.int64)
-        sound = (begin >= 0) & (begin < _FURTHEST << 1) & (length >= 0) & (length < _FURTHEST)
+        # Compared with what the start may be, not subtracted: hostile numbers would overflow.
+        low, high = (scope.clock.start_ns + edge for edge in scope.clock.edges)
+        sound = (begin >= low) & (begin <= high) & (length >= 0) & (length <= FARTHEST_NS)
         lost += int((~sound).sum())
         owners = list(zip(*keys, strict=True))
         for owner in sorted(set(owners)):
