@@ -11,8 +11,9 @@ from memtrace.analysis.groups import Groups
 from memtrace.analysis.tracks.lanes import arrange
 from memtrace.analysis.tracks.model import ABSENT, Facts, Slices, Value
 from memtrace.analysis.tracks.scope import Scope
-from memtrace.snapshot.columns import Int32, Int64
+from memtrace.snapshot.columns import Int32
 from memtrace.symbols import Life, Line, Naming, read_life
+from memtrace.symbols.distinct import number_rows
 from memtrace.symbols.sources import Sources
 from memtrace.symbols.stacks import Stacks
 
@@ -31,11 +32,9 @@ class Names:
 def name_lifetimes(scope: Scope) -> Names:
     """The tensor's name where it is known, else the symbol's text."""
     rows = scope.subject.replay.lifetimes
-    key, first = _number(scope.attribution.rows, rows.requested)
-    namings = [scope.attribution.of(k) for k in first.tolist()]
-    sizes = rows.requested[first].tolist()
-    labels = [_label(naming, size) for naming, size in zip(namings, sizes, strict=True)]
-    return Names(labels, key)
+    kinds, kind = number_rows(scope.attribution.rows, rows.requested)
+    labels = [_label(scope.attribution.namings[naming], size) for naming, size in kinds]
+    return Names(labels, kind.astype(np.int32))
 
 
 def lay_lifetimes(scope: Scope, names: Names, groups: Groups) -> list[Slices]:
@@ -53,9 +52,13 @@ def lay_lifetimes(scope: Scope, names: Names, groups: Groups) -> list[Slices]:
     born, gone = rows.born[shown], gone[shown]
     begin = scope.clip(np.where(born < 0, scope.start, times[np.maximum(born, 0)]))
     end = scope.clip(times[gone])
-    key, first = _number(scope.attribution.rows[shown], rows.requested[shown],
-                         category[shown], rows.free_stack[shown])  # fmt: skip
-    details = _describe(scope, shown[first], [categories[row] for row in category[shown[first]]])
+    kinds, kind = number_rows(
+        scope.attribution.rows[shown],
+        rows.requested[shown],
+        category[shown],
+        rows.free_stack[shown],
+    )
+    details = _describe(scope, kinds, categories)
     block = rows.block[shown]
     numbers = {
         "bytes": rows.requested[shown],
@@ -75,7 +78,7 @@ def lay_lifetimes(scope: Scope, names: Names, groups: Groups) -> list[Slices]:
                     begin[mine],
                     end[mine],
                     (names.labels, names.label[shown[mine]]),
-                    (details, key[mine]),
+                    (details, kind[mine].astype(np.int32)),
                     {name: column[mine] for name, column in numbers.items()},
                     folder=FOLDER,
                     about="From allocation to free; its lanes are as many as lived at one time.",
@@ -84,33 +87,22 @@ def lay_lifetimes(scope: Scope, names: Names, groups: Groups) -> list[Slices]:
     return found
 
 
-def _number(*columns: Int64 | Int32) -> tuple[Int32, Int64]:
-    """Equal rows of several columns get one number: the numbers, and the first row of each."""
-    key = np.zeros(len(columns[0]), np.int64)
-    first = np.zeros(0, np.int64)
-    for column in columns:
-        values, inverse = np.unique(column, return_inverse=True)
-        _, first, key = np.unique(
-            key * len(values) + inverse.reshape(-1), return_index=True, return_inverse=True
-        )
-        key = key.reshape(-1)
-    return key.astype(np.int32), first
-
-
 def _label(naming: Naming, size: int) -> str:
     names = dict.fromkeys(tensor.name for tensor in naming.fitting(size))
     return " | ".join(names) or naming.symbol.text
 
 
-def _describe(scope: Scope, lifetimes: Int64, categories: Sequence[str]) -> list[Facts]:
-    """What is known of each of some lifetimes, apart from its numbers."""
-    recording, rows = scope.subject.recording, scope.subject.replay.lifetimes
+def _describe(
+    scope: Scope, kinds: Sequence[tuple[int, ...]], categories: Sequence[str]
+) -> list[Facts]:
+    """What is known of lifetimes of one naming, size, category and stack of the free."""
+    recording = scope.subject.recording
     sources, stacks = Sources(recording.meta), Stacks(recording.stacks)
     found: list[Facts] = []
-    for k, category in zip(lifetimes.tolist(), categories, strict=True):
-        naming, size = scope.attribution.of(k), int(rows.requested[k])
-        freed = stacks.python(int(rows.free_stack[k]))
-        found.append(_facts(naming, size, category, read_life(naming, size, freed, sources)))
+    for row, size, category, free_stack in kinds:
+        naming = scope.attribution.namings[row]
+        life = read_life(naming, size, stacks.python(free_stack), sources)
+        found.append(_facts(naming, size, categories[category], life))
     return found
 
 
