@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal
 
 import typer
 
@@ -44,6 +44,21 @@ def say_notes(trace: Trace) -> None:
         say(f"note: {note}")
 
 
+def perfetto_writer() -> Callable[[Trace, BinaryIO], None]:
+    """``write_perfetto``; MemtraceError where an older protobuf keeps it from being loaded."""
+    from memtrace.errors import MemtraceError
+
+    try:
+        from memtrace.render.perfetto import write_perfetto
+    except Exception as error:  # protobuf's own kind, which only a newer protobuf has
+        what = " ".join(f"{type(error).__name__}: {error}".split())
+        raise MemtraceError(
+            f"the perfetto package cannot be loaded ({what}); run pip install -U perfetto protobuf,"
+            " or write a trace with --chrome, which needs neither"
+        ) from error
+    return write_perfetto
+
+
 def write_trace(
     trace: Trace, path: Path, force: bool, *, form: Literal["perfetto", "chrome"] = "perfetto"
 ) -> None:
@@ -52,7 +67,7 @@ def write_trace(
     from memtrace.snapshot import compress, write_atomically
 
     if form == "perfetto":
-        from memtrace.render.perfetto import write_perfetto as write
+        write = perfetto_writer()
     else:
         from memtrace.render.chrome import write_chrome as write
 

@@ -8,7 +8,7 @@ from typing import Annotated, BinaryIO, cast
 import typer
 
 from memtrace.cli.options import CaptureArgument, load_subject, say, show_status
-from memtrace.cli.traces import say_notes
+from memtrace.cli.traces import perfetto_writer, say_notes
 
 
 def register(app: typer.Typer) -> None:
@@ -28,8 +28,8 @@ def view(
 ) -> None:
     """Open a recording in the browser.
 
-    The trace goes from this machine to the page in your browser, and to nobody else: the page has
-    no server side. memtrace serves that one file, on the loopback, and ends when it was fetched.
+    ui.perfetto.dev takes the trace from memtrace, which serves that one file on the loopback, to
+    that page alone, and ends when it was fetched.
     """
     if not perfetto:
         raise typer.BadParameter(
@@ -37,8 +37,8 @@ def view(
         )
     from memtrace.analysis.tracks import describe_run
     from memtrace.cli.loopback import serve_once
-    from memtrace.render.perfetto import write_perfetto
 
+    write_perfetto = perfetto_writer()
     subject = load_subject(capture, window)
     with show_status("putting the trace together"):
         trace = describe_run(subject)

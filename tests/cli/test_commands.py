@@ -155,6 +155,7 @@ def test_a_moment_that_is_not_there(write, at):
 def test_viewers_import_no_torch():
     code = (
         "import sys; import memtrace.cli, memtrace.analysis, memtrace.render.text, "
-        "memtrace.render.json, memtrace.snapshot; sys.exit('torch' in sys.modules)"
+        "memtrace.render.json, memtrace.render.perfetto, memtrace.render.chrome, "
+        "memtrace.analysis.tracks, memtrace.snapshot; sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
