@@ -132,7 +132,8 @@ def test_a_known_recording():
     allocated = found["", "allocated"]
     assert allocated.time.tolist() == [999, 1002, 4000, 6000, 11_000]
     assert [v / MIB for v in allocated.value] == [0, 4, 9, 10, 6]
-    peak = found["", "peak"]
+    peak = found["", "at the peak"]
+    assert found["", "peak"].begin.tolist() == [6000]
     assert (peak.begin.tolist(), peak.end.tolist()) == ([6000], [11_000])
     assert peak.labels[peak.label[0]] == "peak of iteration 0: 10,485,760 bytes"
     described = peak.details[peak.detail[0]]

@@ -200,3 +200,15 @@ def test_a_batch_has_the_name_of_the_input_it_becomes():
     attribution = categories()[1]
     assert [t.text for t in attribution.of(1).fitting(64)] == ["float32[16]"]
     assert attribution.of(2).tensors == ()
+
+
+def test_an_iteration_in_which_nothing_was_allocated():
+    one = recording(
+        events(("alloc", 0x1000, 400, 0, USER), ("alloc", 0x2000, 64, 0, USER)),
+        stacks=STACKS,
+        meta=capture_meta(
+            marks=[("call", "begin", 1), ("call", "end", 1)], iterations=[{"begin": 0, "end": 1}]
+        ),
+    )
+    attribution = attribute(one, replay(one))
+    assert attribution.categories.of([0, 1]) == ["other", "other"]

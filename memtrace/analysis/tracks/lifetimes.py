@@ -38,7 +38,7 @@ def name_lifetimes(scope: Scope) -> Names:
 
 
 def lay_lifetimes(scope: Scope, names: Names, groups: Groups) -> list[Slices]:
-    """The lifetimes of each category (``groups``), the one with the most bytes first.
+    """The lifetimes of each category (``groups``).
 
     Those not freed in the stretch end with it; those made before begin with it.
     """
@@ -67,9 +67,8 @@ def lay_lifetimes(scope: Scope, names: Names, groups: Groups) -> list[Slices]:
         "alloc_event": np.where(born < 0, ABSENT, born),
         "free_event": np.where(gone >= n, ABSENT, gone),
     }
-    weight = np.bincount(category[shown], weights=rows.requested[shown], minlength=len(categories))
     found = []
-    for row in np.argsort(-weight, kind="stable").tolist():
+    for row in range(len(categories)):
         mine = np.flatnonzero(category[shown] == row)
         if len(mine):
             found.append(

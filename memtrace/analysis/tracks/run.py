@@ -11,10 +11,11 @@ from memtrace import __version__
 from memtrace.analysis.groups import Groups, group_lifetimes
 from memtrace.analysis.peak import Subject, label_of, list_warnings
 from memtrace.analysis.tracks.counters import Counted, count_groups, count_totals
-from memtrace.analysis.tracks.instants import mark_events, mark_peaks
+from memtrace.analysis.tracks.instants import mark_events
 from memtrace.analysis.tracks.lifetimes import lay_lifetimes, name_lifetimes
 from memtrace.analysis.tracks.model import Counter, Facts, Process, Slices, Trace, Value
 from memtrace.analysis.tracks.passes import lay_passes
+from memtrace.analysis.tracks.peaks import mark_peaks
 from memtrace.analysis.tracks.profile import lay_profile
 from memtrace.analysis.tracks.scope import Scope, open_scope
 from memtrace.symbols import attribute
@@ -43,17 +44,20 @@ def lay_tracks(scope: Scope) -> tuple[list[Counter | Slices], list[str]]:
     """All tracks of a scope, in its clock's time, and what a reader must be told of them."""
     categories = group_lifetimes(scope.subject.replay, scope.attribution, "category")
     symbols = group_lifetimes(scope.subject.replay, scope.attribution, "symbol")
-    names = name_lifetimes(scope)
+    name_of = name_lifetimes(scope)
     profile, notes = lay_profile(scope)
+    by_category = count(scope, "by category", categories)
+    rank = {counter.name: k for k, counter in enumerate(by_category)}  # the weightiest first
+    lifetimes = lay_lifetimes(scope, name_of, categories)
     tracks = (
-        mark_peaks(scope),
+        *mark_peaks(scope),
         *count_all(scope),
         lay_passes(scope),
-        *count(scope, "by category", categories),
+        *by_category,
         *count(scope, "by symbol", symbols, MOST_SYMBOLS),
         *profile,
-        *lay_lifetimes(scope, names, categories),
-        *mark_events(scope, names),
+        *sorted(lifetimes, key=lambda track: rank[track.name]),
+        *mark_events(scope, name_of),
     )
     if scope.clock.start_ns is None and scope.subject.replay.n_events:
         notes = [UNTIMED, *notes]
