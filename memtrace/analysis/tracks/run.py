@@ -56,7 +56,7 @@ def lay_tracks(scope: Scope) -> tuple[list[Counter | Slices], list[str]]:
         *by_category,
         *count(scope, "by symbol", symbols, MOST_SYMBOLS),
         *profile,
-        *sorted(lifetimes, key=lambda track: rank[track.name]),
+        *sorted(lifetimes, key=lambda track: rank.get(track.name, len(rank))),
         *mark_events(scope, name_of),
     )
     if scope.clock.start_ns is None and scope.subject.replay.n_events:
