@@ -9,6 +9,8 @@ import numpy as np
 
 from memtrace.snapshot.columns import Int32
 from memtrace.symbols import Attribution, Naming, Symbol
+from memtrace.symbols.categories import CATEGORIES
+from memtrace.symbols.distinct import number_rows
 from memtrace.timeline import Replay
 
 Dimension = Literal["symbol", "tensor", "layer", "category", "line"]
@@ -50,15 +52,14 @@ def key_of(naming: Naming, size: int, category: str, by: Dimension) -> Symbol:
 
 def group_lifetimes(run: Replay, attribution: Attribution, by: Dimension) -> Groups:
     """Every lifetime's group, over its whole life (a category is the one it was made for)."""
-    n = len(run.lifetimes)
-    symbols: dict[Symbol, int] = {}
     if by == "category":
-        texts = attribution.categories.of(range(n))
-        numbers = [symbols.setdefault(Symbol(None, "", None, t), len(symbols)) for t in texts]
-        return Groups(list(symbols), np.array(numbers, dtype=np.int32))
+        numbers = attribution.categories.numbers(np.arange(len(run.lifetimes)))
+        used, rows = np.unique(numbers, return_inverse=True)
+        names = [Symbol(None, "", None, CATEGORIES[number]) for number in used.tolist()]
+        return Groups(names, rows.reshape(-1).astype(np.int32))
     # Lifetimes of one naming and one size are in one group.
-    pairs = np.stack([attribution.rows.astype(np.int64), run.lifetimes.requested], axis=1)
-    distinct, inverse = np.unique(pairs, axis=0, return_inverse=True)
-    keys = (key_of(attribution.namings[row], size, "", by) for row, size in distinct.tolist())
-    numbers = [symbols.setdefault(key, len(symbols)) for key in keys]
-    return Groups(list(symbols), np.array(numbers, dtype=np.int32)[inverse.reshape(-1)])
+    symbols: dict[Symbol, int] = {}
+    distinct, kinds = number_rows(attribution.rows, run.lifetimes.requested)
+    keys = (key_of(attribution.namings[row], size, "", by) for row, size in distinct)
+    found = [symbols.setdefault(key, len(symbols)) for key in keys]
+    return Groups(list(symbols), np.array(found, dtype=np.int32)[kinds])

@@ -135,7 +135,7 @@ def report_peak(
     checks = reconcile(recording, run)
     return PeakReport(
         path=recording.path,
-        label=str(meta.get("label") or _stem(recording.path)),
+        label=label_of(recording),
         device=run.device,
         facts=meta.get("facts") or {},
         accounting=accounting,
@@ -150,7 +150,7 @@ def report_peak(
         position=position_in(window, top.event),
         complete=run.complete,
         reconciled=reconciled(checks),
-        warnings=tuple(_warnings(subject, checks)),
+        warnings=tuple(list_warnings(subject, checks)),
         rows=tuple(
             name_live(
                 run, attribution, live(run, top.event, accounting), accounting, by, at=top.event
@@ -266,7 +266,7 @@ def _moment(subject: Subject, at: str) -> int:
     return int(at)
 
 
-def _warnings(subject: Subject, checks: list[Check]) -> list[str]:
+def list_warnings(subject: Subject, checks: list[Check]) -> list[str]:
     """What a reader must know before the table."""
     meta = subject.recording.meta
     warnings = list(subject.replay.warnings)
@@ -291,6 +291,11 @@ def _warnings(subject: Subject, checks: list[Check]) -> list[str]:
             "which has the greatest peak"
         )
     return warnings
+
+
+def label_of(recording: Recording) -> str:
+    """What a person calls the recording: its label, else its file's name without endings."""
+    return str((recording.meta or {}).get("label") or _stem(recording.path))
 
 
 def _stem(path: str) -> str:

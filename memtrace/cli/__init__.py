@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import typer
 
-from memtrace.cli import diff, peak, record, show
+from memtrace.cli import diff, export, peak, record, show, view
 from memtrace.errors import MemtraceError
 
 app = typer.Typer(
@@ -30,6 +30,8 @@ record.register(app)
 peak.register(app)
 diff.register(app)
 show.register(app)
+export.register(app)
+view.register(app)
 
 
 def main() -> None:

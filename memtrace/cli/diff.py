@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,7 +19,9 @@ from memtrace.cli.options import (
     load_subject,
     print_json,
     print_report,
+    show_status,
 )
+from memtrace.cli.traces import ForceOption, check_outputs, say_notes, write_trace
 
 _UNITS = {
     "": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
@@ -61,6 +64,14 @@ def diff(
             help="Exit with code 3 if the candidate's peak exceeds the baseline's by more.",
         ),
     ] = None,
+    perfetto: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Also write both as one trace for ui.perfetto.dev, each pass of B beside A's.",
+        ),
+    ] = None,
+    force: ForceOption = False,
 ) -> None:
     """Say which symbols the gap between two peaks consists of, to the byte.
 
@@ -71,6 +82,8 @@ def diff(
 
     if fail_over is not None:
         parse_threshold(fail_over, 0)  # a wrong one is said before the files are read
+    if perfetto is not None:
+        check_outputs([baseline, candidate], [perfetto], force)
     subjects = [load_subject(path, window) for path in (baseline, candidate)]
     for path, subject in zip((baseline, candidate), subjects, strict=True):
         if subject.empty:
@@ -87,6 +100,13 @@ def diff(
         from memtrace.render.text import print_diff
 
         print_report(lambda console: print_diff(console, report, top=top, expand=expand))
+    if perfetto is not None:
+        from memtrace.analysis.tracks import describe_pair
+
+        with show_status("putting the trace together"):
+            trace = describe_pair(report, *subjects)
+        say_notes(trace)
+        write_trace(trace, perfetto, force)
     if fail_over is not None:
         allowed = parse_threshold(fail_over, report.baseline.peak_bytes)
         if report.gap_bytes > allowed:

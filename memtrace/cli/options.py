@@ -54,7 +54,7 @@ def load_subject(path: Path, window: str | None) -> Subject:
     from memtrace.errors import MemtraceError
     from memtrace.snapshot import read
 
-    with _status(f"reading {path}"):
+    with show_status(f"reading {path}"):
         recording = read(str(path))
         try:
             return open_subject(recording, window)
@@ -78,7 +78,15 @@ def print_report(render: Callable[[Console], None]) -> None:
     render(console)
 
 
-def _status(text: str) -> Any:
+def say(text: str) -> None:
+    """One line for the person at the terminal, on stderr."""
+    from memtrace.render.units import clean
+
+    typer.echo(f"memtrace: {clean(text)}", err=True)
+
+
+def show_status(text: str) -> Any:
+    """A context with a word on stderr while it lasts."""
     from rich.console import Console
 
     # On anything but a terminal rich's status prints nothing.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from memtrace.capture.options import MAX_EVENTS
+from memtrace.cli.options import say
 
 if TYPE_CHECKING:
     from memtrace.capture.options import Outcome
@@ -88,9 +89,9 @@ def _conclude(outcome: Outcome) -> None:
     The peak is read back from the file: a capture that cannot be read is better noticed now.
     """
     for note in outcome.notes:
-        _say(f"note: {note}")
+        say(f"note: {note}")
     if outcome.path is None:
-        _say(outcome.error or "no capture was written")
+        say(outcome.error or "no capture was written")
         return
     from memtrace.analysis import open_subject
     from memtrace.errors import MemtraceError
@@ -101,21 +102,15 @@ def _conclude(outcome: Outcome) -> None:
     try:
         subject = open_subject(read(str(outcome.path)))
     except MemtraceError as error:
-        _say(str(error))
+        say(str(error))
         return
-    _say(
+    say(
         f"{outcome.path}: {format_bytes(outcome.path.stat().st_size)}, "
         f"{outcome.events:,} events, {outcome.iterations} iterations ({outcome.device})"
     )
     top = peak(subject.replay, subject.window, subject.replay.accounting)
-    _say(
+    say(
         f"peak {subject.replay.accounting} {format_exact(top.total)} in {subject.window.name}, "
         f"at {position_in(subject.window, top.event)}"
     )
-    _say(f"next: memtrace peak {outcome.path}, or memtrace diff {outcome.path} OTHER.pkl")
-
-
-def _say(text: str) -> None:
-    from memtrace.render.units import clean
-
-    typer.echo(f"memtrace: {clean(text)}", err=True)
+    say(f"next: memtrace peak {outcome.path}, or memtrace diff {outcome.path} OTHER.pkl")

@@ -9,7 +9,7 @@ from memtrace.snapshot.columns import (
     Segment,
     StackTable,
 )
-from memtrace.snapshot.files import write_atomically, write_capture
+from memtrace.snapshot.files import check_target, compress, write_atomically, write_capture
 from memtrace.snapshot.reader import read
 
 __all__ = [
@@ -20,6 +20,8 @@ __all__ = [
     "Recording",
     "Segment",
     "StackTable",
+    "check_target",
+    "compress",
     "read",
     "write_atomically",
     "write_capture",

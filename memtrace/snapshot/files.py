@@ -114,7 +114,7 @@ def write_capture(path: str | os.PathLike[str], obj: dict[str, Any], force: bool
     """
 
     def write(stream: BinaryIO) -> None:
-        _compress(stream, os.fspath(path), lambda target: PlainPickler(target).dump(obj))
+        compress(stream, os.fspath(path), lambda target: PlainPickler(target).dump(obj))
 
     try:
         write_atomically(path, write, force)
@@ -123,10 +123,14 @@ def write_capture(path: str | os.PathLike[str], obj: dict[str, Any], force: bool
         write_atomically(path, write, force)
 
 
-def _compress(stream: BinaryIO, name: str, dump: Callable[[BinaryIO], None]) -> None:
+def compress(stream: BinaryIO, name: str, dump: Callable[[BinaryIO], None], level: int = 6) -> None:
+    """Let ``dump`` write into ``stream``, compressed as the ending of ``name`` says.
+
+    ``level`` is gzip's. The bytes do not depend on the time.
+    """
     suffix = Path(name).suffix.lower()
     if suffix == ".gz":
-        with gzip.GzipFile("", "wb", compresslevel=6, fileobj=stream, mtime=0) as target:
+        with gzip.GzipFile("", "wb", compresslevel=level, fileobj=stream, mtime=0) as target:
             dump(cast(BinaryIO, target))
     elif suffix == ".zst":
         with zstandard.ZstdCompressor(level=9).stream_writer(stream, closefd=False) as writer:
@@ -158,6 +162,11 @@ def _sync_folder(folder: str) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def check_target(path: str | os.PathLike[str], force: bool = False) -> None:
+    """MemtraceError if nothing may be written there: before the work whose result it would be."""
+    _check_target(os.path.realpath(path), os.fspath(path), force)
 
 
 def _check_target(name: str, given: str, force: bool) -> None:

@@ -1,5 +1,6 @@
 """Replays events: lifetimes, running totals, the allocator's blocks, windows and peaks."""
 
+from memtrace.timeline.clock import Clock
 from memtrace.timeline.driver import Check, driver_peak, reconcile, reconciled
 from memtrace.timeline.lifetimes import Lifetimes
 from memtrace.timeline.profile import ProfileCheck, cross_check_profile
@@ -18,6 +19,7 @@ from memtrace.timeline.windows import (
 __all__ = [
     "Accounting",
     "Check",
+    "Clock",
     "Lifetimes",
     "Peak",
     "Phase",

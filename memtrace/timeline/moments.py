@@ -67,6 +67,11 @@ class Moments:
     def name(self, mark: int) -> str:
         return str(self._marks["name"][mark])
 
+    def time_ns(self, mark: int) -> int:
+        """When a mark was made, epoch nanoseconds; -1 where that is not known."""
+        time = int(self._marks["time_ns"][mark])
+        return time if time > 0 else -1
+
     def stats(self, mark: int) -> list[int]:
         """The driver's figures at a mark (STAT_FIELDS), empty where they were not read."""
         rows = self._marks.get("stats", ())

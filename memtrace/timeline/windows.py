@@ -21,11 +21,16 @@ _EDGE = 5
 
 
 class Phase(NamedTuple):
-    """A part of an iteration: "forward", "backward" or "optimizer", as moments (event numbers)."""
+    """A part of an iteration: "forward", "backward" or "optimizer", as moments (event numbers).
+
+    ``begin_ns`` and ``end_ns`` are the marks' own times, epoch nanoseconds, -1 where unknown.
+    """
 
     name: str
     begin: int
     end: int
+    begin_ns: int = -1
+    end_ns: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +39,8 @@ class Window:
 
     ``index`` is the iteration's own number, -1 for "all". ``whole`` is False where the iteration
     broke off; ``compiled`` True where something was compiled in it; ``steady`` is neither.
-    ``profiled`` says that it ran under the profiler.
+    ``profiled`` says that it ran under the profiler. ``begin_ns`` and ``end_ns`` are the times at
+    which it was seen to begin and end, epoch nanoseconds, -1 where unknown.
     """
 
     name: str
@@ -47,6 +53,8 @@ class Window:
     whole: bool = True
     compiled: bool = False
     phases: tuple[Phase, ...] = ()
+    begin_ns: int = -1
+    end_ns: int = -1
 
     @property
     def forward_end(self) -> int | None:
@@ -203,6 +211,8 @@ def _from_marks(recording: Recording, moments: Moments) -> list[Window]:
                 whole=step["whole"],
                 compiled=step["compiled"],
                 phases=tuple(p for _, p in inside),
+                begin_ns=moments.time_ns(step["begin"]),
+                end_ns=moments.time_ns(step["end"]),
             )
         )
     return found
@@ -224,14 +234,15 @@ def _phases(moments: Moments) -> list[tuple[int, Phase]]:
             first = open_marks[key].pop()
             begin, end = moments.at_mark(first), moments.at_mark(mark)
             if begin is not None and end is not None and begin <= end:
-                found.append((first, Phase(names[kind], begin, end)))
+                times = (moments.time_ns(first), moments.time_ns(mark))
+                found.append((first, Phase(names[kind], begin, end, *times)))
     return sorted(found)
 
 
 def _from_annotations(recording: Recording, moments: Moments) -> list[Window]:
     """torch's ``external_annotations``: START and END of 'ProfilerStep#N', placed by time."""
-    begins: dict[int, int] = {}
-    ends: dict[int, int] = {}
+    begins: dict[int, tuple[int, int]] = {}  # moment and time of each step's begin
+    ends: dict[int, tuple[int, int]] = {}
     for entry in recording.annotations:
         step = _STEP.match(str(entry.get("name", "")))
         time = entry.get("time_us")
@@ -240,20 +251,22 @@ def _from_annotations(recording: Recording, moments: Moments) -> list[Window]:
         moment = moments.at_time(time)
         if moment is not None:
             target = begins if str(entry.get("stage", "")).upper() == "START" else ends
-            target.setdefault(int(step[1]), moment)
+            target.setdefault(int(step[1]), (moment, time * 1000))
     found = []
-    for number, begin in sorted(begins.items()):
+    for number, (begin, begin_ns) in sorted(begins.items()):
         whole = number in ends
-        end = max(ends.get(number, moments.n), begin)
+        end, end_ns = ends.get(number, (moments.n, -1))
         found.append(
             Window(
                 name=f"ProfilerStep#{number}",
                 kind="iteration",
                 begin=begin,
-                end=end,
+                end=max(end, begin),
                 steady=whole,
                 index=number,
                 whole=whole,
+                begin_ns=begin_ns,
+                end_ns=end_ns,
             )
         )
     return found

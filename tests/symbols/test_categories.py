@@ -248,3 +248,15 @@ def test_what_is_made_of_saved_tensors_again_belongs_where_they_do():
 def test_no_lifetimes_have_no_categories():
     found = categories()[1]
     assert found.categories.of([]) == []
+
+
+def test_an_iteration_in_which_nothing_was_allocated():
+    one = recording(
+        events(("alloc", 0x1000, 400, 0, USER), ("alloc", 0x2000, 64, 0, USER)),
+        stacks=STACKS,
+        meta=capture_meta(
+            marks=[("call", "begin", 1), ("call", "end", 1)], iterations=[{"begin": 0, "end": 1}]
+        ),
+    )
+    attribution = attribute(one, replay(one))
+    assert attribution.categories.of([0, 1]) == ["other", "other"]

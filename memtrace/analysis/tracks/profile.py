@@ -1,0 +1,79 @@
+"""What the profiler saw: CPU operators, a track a thread, and GPU work, a track a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from memtrace.analysis.tracks.lanes import arrange
+from memtrace.analysis.tracks.model import ABSENT, Slices
+from memtrace.analysis.tracks.scope import Scope
+from memtrace.snapshot.columns import Int32, Int64
+from memtrace.timeline.clock import FARTHEST_NS
+
+CPU, GPU = "CPU", "GPU"
+
+
+def lay_profile(scope: Scope) -> tuple[list[Slices], list[str]]:
+    """The tracks, and what a reader must be told of them.
+
+    They are shown whole if the stretch is the profiled iteration or the whole recording.
+    """
+    profile: Mapping[str, Any] | None = (scope.subject.recording.meta or {}).get("profile")
+    if profile is None or not (scope.whole or scope.subject.window.profiled):
+        return [], []
+    if scope.clock.start_ns is None:
+        return [], ["the profile is left out: the recording's events have no times to place it by"]
+    ops, kernels = profile["ops"], profile["kernels"]
+    found: list[Slices] = []
+    lost = 0
+    for folder, table, keys, details in (
+        (CPU, ops, [ops["thread"]], ("kind", "shapes")),
+        (GPU, kernels, [kernels["device"], kernels["stream"]], ("kind",)),
+    ):
+        begin = np.array(table["start_ns"], np.int64)
+        length = np.array(table["duration_ns"], np.int64)
+        # Compared with what the start may be, not subtracted: hostile numbers would overflow.
+        low, high = (scope.clock.start_ns + edge for edge in scope.clock.edges)
+        sound = (begin >= low) & (begin <= high) & (length >= 0) & (length <= FARTHEST_NS)
+        lost += int((~sound).sum())
+        owners = list(zip(*keys, strict=True))
+        for owner in sorted(set(owners)):
+            rows = np.array([k for k, one in enumerate(owners) if one == owner and sound[k]])
+            if len(rows):
+                since = begin[rows] - scope.clock.start_ns
+                found.append(_lay(table, rows, since, since + length[rows], details, owner, folder))
+    if lost:
+        return found, [f"{lost} operators or kernels of the profile have impossible times"]
+    return found, []
+
+
+def _lay(
+    table: Mapping[str, Sequence[Any]],
+    rows: Int64,
+    begin: Int64,
+    end: Int64,
+    keys: tuple[str, ...],
+    owner: tuple[int, ...],
+    folder: str,
+) -> Slices:
+    name = f"thread {owner[0]}" if folder == CPU else "GPU {} stream {}".format(*owner)
+    labels = _intern([table["name"][k] for k in rows])
+    values, detail = _intern([tuple(table[key][k] for key in keys) for k in rows])
+    facts = [{key: v for key, v in zip(keys, one, strict=True) if v} for one in values]
+    numbers = {}
+    for key in ("sequence", "correlation", "bytes"):
+        if key in table:
+            column = np.array([table[key][k] for k in rows], np.int64)
+            numbers[key] = np.where(column < 0, ABSENT, column)
+    return arrange(
+        name, begin, end, labels, (facts, detail), numbers, nested=folder == CPU, folder=folder
+    )
+
+
+def _intern(values: Sequence[Any]) -> tuple[list[Any], Int32]:
+    known: dict[Any, int] = {}
+    rows = [known.setdefault(value, len(known)) for value in values]
+    return list(known), np.array(rows, np.int32)

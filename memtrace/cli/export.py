@@ -1,0 +1,53 @@
+"""``memtrace export``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from memtrace.cli.options import CaptureArgument, load_subject, show_status
+from memtrace.cli.traces import ForceOption, check_outputs, say_notes, write_trace
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command to the app."""
+    app.command(epilog="Example:  memtrace export a.pkl --perfetto a.pftrace")(export)
+
+
+def export(
+    capture: CaptureArgument,
+    perfetto: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a trace for ui.perfetto.dev (.pftrace)."),
+    ] = None,
+    chrome: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write a trace for chrome://tracing and Perfetto (.json, .json.gz).",
+        ),
+    ] = None,
+    window: Annotated[
+        str, typer.Option(help="Which stretch: an iteration's number, 'last', or 'all'.")
+    ] = "all",
+    force: ForceOption = False,
+) -> None:
+    """Write a recording as a trace to look at: counters, passes, symbols, lifetimes, kernels."""
+    if perfetto is None and chrome is None:
+        raise typer.BadParameter(
+            "nothing to write; give --perfetto FILE or --chrome FILE or both",
+            param_hint="--perfetto",
+        )
+    check_outputs([capture], [path for path in (perfetto, chrome) if path is not None], force)
+    from memtrace.analysis.tracks import describe_run
+
+    subject = load_subject(capture, window)
+    with show_status("putting the trace together"):
+        trace = describe_run(subject)
+    say_notes(trace)
+    if perfetto is not None:
+        write_trace(trace, perfetto, force)
+    if chrome is not None:
+        write_trace(trace, chrome, force, form="chrome")

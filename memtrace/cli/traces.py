@@ -1,0 +1,81 @@
+"""What the commands that write traces have in common."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal
+
+import typer
+
+from memtrace.cli.options import say, show_status
+
+if TYPE_CHECKING:
+    from memtrace.analysis.tracks import Trace
+
+ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
+
+
+def check_outputs(inputs: Sequence[Path], outputs: Sequence[Path], force: bool) -> None:
+    """Refuses outputs that cannot be meant or are there already, before any work is done.
+
+    typer.BadParameter or MemtraceError.
+    """
+    from memtrace.snapshot import check_target
+
+    read = {os.path.realpath(path) for path in inputs}
+    written: set[str] = set()
+    for path in outputs:
+        name = os.path.realpath(path)
+        if path.suffix.lower() == ".zst":
+            raise typer.BadParameter(f"{path}: the viewers open .gz, but not .zst; name it so")
+        if name in read:
+            raise typer.BadParameter(f"{path} is what is to be read; give another name")
+        if name in written:
+            raise typer.BadParameter(f"{path} is given twice; give each trace a name of its own")
+        written.add(name)
+        check_target(path, force)
+
+
+def say_notes(trace: Trace) -> None:
+    """What must be known of a trace, on stderr."""
+    for note in trace.notes:
+        say(f"note: {note}")
+
+
+def perfetto_writer() -> Callable[[Trace, BinaryIO], None]:
+    """``write_perfetto``; MemtraceError where an older protobuf keeps it from being loaded."""
+    from memtrace.errors import MemtraceError
+
+    try:
+        from memtrace.render.perfetto import write_perfetto
+    except Exception as error:  # protobuf's own kind, which only a newer protobuf has
+        what = " ".join(f"{type(error).__name__}: {error}".split())
+        raise MemtraceError(
+            f"the perfetto package cannot be loaded ({what}); run pip install -U perfetto protobuf,"
+            " or write a trace with --chrome, which needs neither"
+        ) from error
+    return write_perfetto
+
+
+def write_trace(
+    trace: Trace, path: Path, force: bool, *, form: Literal["perfetto", "chrome"] = "perfetto"
+) -> None:
+    """Writes a trace whole or not at all, and says where it is and what to do with it."""
+    from memtrace.render.units import format_bytes
+    from memtrace.snapshot import compress, write_atomically
+
+    if form == "perfetto":
+        write = perfetto_writer()
+    else:
+        from memtrace.render.chrome import write_chrome as write
+
+    name = os.fspath(path)
+    with show_status(f"writing {name}"):
+        write_atomically(
+            path,
+            lambda stream: compress(stream, name, lambda target: write(trace, target), level=1),
+            force,
+        )
+    say(f"{name}: {format_bytes(path.stat().st_size)}; open it at https://ui.perfetto.dev")
