@@ -77,6 +77,7 @@ class Categories:
         rows: Int32,
     ) -> None:
         self._lifetimes = replay.lifetimes
+        self._never = replay.n_events  # "freed" of what is alive at the end
         self._owned = owned
         self._owners = np.array([_NUMBERS[_OWNED[row["kind"]]] for row in owners], dtype=np.uint8)
         self._namings = namings
@@ -121,7 +122,8 @@ class Categories:
         found[self._inputs[rows]] = _NUMBERS[INPUT]
         if len(self._begins):
             now = inside if at is None else inside & (self._ends[window] >= at)
-            found[now & (freed <= self._ends[window])] = _NUMBERS[TEMPORARY]
+            gone = (freed <= self._ends[window]) & (freed < self._never)
+            found[now & gone] = _NUMBERS[TEMPORARY]
             found[now & self._are_saved(born, freed, window)] = _NUMBERS[SAVED]
             where = np.flatnonzero(inside)
             intermediate, workspace = self._within(rows[where])

@@ -58,7 +58,6 @@ CASES = [
         2000 * 64 * F32,
         None,
         names=("embed", "float32[3000, 64]"),
-        by_tensor=2 * 2000 * 64 * F32,  # the weight and its gradient, in one row
     ),
     Case("longer_batch", 3 * 160 * 480 * F32, "saved for backward"),
     # Two states of each parameter for one, and a count of steps for each.
@@ -66,7 +65,7 @@ CASES = [
         "more_state",
         2 * 5 * (150 * 150 + 150) * F32 + 10 * F32,
         "optimizer state",
-        names=("exp_avg_sq",),
+        names=("exp_avg",),
         by_tensor=5 * 150 * 150 * F32,  # the row of a layer and shape has the momentum as well
     ),
     Case(
@@ -169,8 +168,6 @@ def test_renumbered_fusions_stay_matched(
     by: Dimension, pair: Callable[[str], tuple[Subject, Subject]]
 ) -> None:
     report = report_diff(*pair("thunder_renumbered"), by=by)
-    changed = [row for row in report.rows if not all(side.count for side in row.sides)]
-    # The operation that was put in front makes one tensor, of the input's size.
-    assert [row.delta for row in changed] == [110 * 16 * F32]
-    assert "tanh" in said(changed[0])
+    # What the operation in front makes gives its memory to a later result, so nothing is added.
+    assert all(row.delta == 0 and not row.status for row in report.rows)
     assert any(row.renamed for row in report.rows)
