@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import typer
 
-from memtrace.cli import diff, peak, record, show
+from memtrace.cli import diff, peak, record, report, show
 from memtrace.errors import MemtraceError
 
 app = typer.Typer(
@@ -30,6 +30,7 @@ record.register(app)
 peak.register(app)
 diff.register(app)
 show.register(app)
+report.register(app)
 
 
 def main() -> None:

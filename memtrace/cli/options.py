@@ -54,7 +54,7 @@ def load_subject(path: Path, window: str | None) -> Subject:
     from memtrace.errors import MemtraceError
     from memtrace.snapshot import read
 
-    with _status(f"reading {path}"):
+    with working_on(f"reading {path}"):
         recording = read(str(path))
         try:
             return open_subject(recording, window)
@@ -78,7 +78,7 @@ def print_report(render: Callable[[Console], None]) -> None:
     render(console)
 
 
-def _status(text: str) -> Any:
+def working_on(text: str) -> Any:
     from rich.console import Console
 
     # On anything but a terminal rich's status prints nothing.

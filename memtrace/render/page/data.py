@@ -1,0 +1,207 @@
+"""What a page carries: a report as plain values for JSON, its long columns apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from memtrace.analysis import PeakReport, Row, Side, folded_symbol
+from memtrace.analysis.history import DIMENSIONS, History, HistoryReport, PeakRow
+from memtrace.analysis.overview import choose_moments, compose
+from memtrace.analysis.rows import repeated_kind
+from memtrace.render.page.packing import Packer
+from memtrace.render.units import clean
+from memtrace.render.wording import detail_text, renamed_name
+from memtrace.symbols import Symbol
+from memtrace.timeline import Window
+
+_COLUMNS = 4000  # moments of a recording that is too long for all of its lifetimes
+_OVERVIEW_ROWS = 24  # rows that these moments are made up of; the rest is one
+_FACTS = ("compilers", "gpu", "torch", "thunder", "nvfuser", "allocator_conf")
+_TAB = 4
+
+
+def page_data(report: HistoryReport, packer: Packer) -> dict[str, Any]:
+    """The object that the page's script reads; columns and source texts go into ``packer``."""
+    letters = "AB" if len(report.histories) == 2 else " "
+    return {
+        "schema": 1,
+        "runs": [
+            _run(history, letters[k].strip(), report, k, packer)
+            for k, history in enumerate(report.histories)
+        ],
+        "rows": {by: [_row(one) for one in report.rows[by]] for by in DIMENSIONS},
+        "gap": report.gap_bytes if len(report.histories) == 2 else None,
+        "differences": [clean(line) for line in report.differences],
+        "warnings": [clean(line) for line in report.warnings],
+    }
+
+
+def _run(
+    history: History, letter: str, report: HistoryReport, number: int, packer: Packer
+) -> dict[str, Any]:
+    kinds, texts = history.kinds, _Texts()
+    files = {name: k for k, name in enumerate(history.sources)}
+    table: dict[str, list[Any]] = {
+        "requested": [kind.requested for kind in kinds.kinds],
+        "slack": [kind.slack for kind in kinds.kinds],
+        "lines": [[(files[f], line) for f, line in kind.lines] for kind in kinds.kinds],
+        **{
+            name: [texts.number(getattr(kind, name)) for kind in kinds.kinds]
+            for name in ("tensor", "shape", "layer", "category", "made", "freed")
+        },
+    }
+    whole_rows = {by: [one.groups[number] for one in report.rows[by]] for by in DIMENSIONS}
+    times = history.times
+    return {
+        "letter": letter,
+        "summary": _summary(history.report),
+        "facts": _facts(history.report),
+        "events": history.n_events,
+        "from": history.known_from,
+        "whole": history.whole,
+        "windows": [_window(window) for window in history.windows],
+        "window": history.windows.index(history.window),
+        "born": packer.add(history.born + 1, rising=True),
+        "life": packer.add(history.end - history.born),
+        "kind": packer.add(kinds.of),
+        "times": None if times is None else packer.add(times - times[0], rising=True),
+        "kinds": table,
+        "groupOf": {by: kinds.groups[by].tolist() for by in DIMENSIONS},
+        "late": kinds.late.tolist(),
+        "groups": {by: _groups(kinds.symbols[by]) for by in DIMENSIONS},
+        "files": [
+            {
+                "name": clean(_last_part(name)),
+                "full": clean(name),
+                "title": clean(history.titles.get(name, "")),
+                "text": packer.add_text(_clean_lines(text)),
+            }
+            for name, text in history.sources.items()
+        ],
+        "overview": None if history.whole else _overview(history, whole_rows, packer),
+        "texts": texts.all,
+    }
+
+
+def _overview(history: History, rows: dict[Any, list[tuple[int, ...]]], packer: Packer) -> Any:
+    """The whole recording at chosen moments, by the weightiest rows."""
+    moments = choose_moments(history, _COLUMNS)
+    return {
+        "moments": packer.add(moments, rising=True),
+        "total": packer.add(history.total[moments]),
+        "rows": {
+            by: [
+                packer.add(np.ascontiguousarray(column))
+                for column in compose(history, rows[by][:_OVERVIEW_ROWS], by, moments).T
+            ]
+            for by in DIMENSIONS
+        },
+    }
+
+
+class _Texts:
+    """Texts that many kinds share, once each."""
+
+    def __init__(self) -> None:
+        self.all: list[str] = []
+        self._numbers: dict[str, int] = {}
+
+    def number(self, text: str) -> int:
+        if text not in self._numbers:
+            self._numbers[text] = len(self.all)
+            self.all.append(clean(text))
+        return self._numbers[text]
+
+
+def _summary(report: PeakReport) -> dict[str, Any]:
+    from memtrace.render.json import summary_object
+
+    found = summary_object(report)
+    for key in ("path", "label", "window", "position"):
+        found[key] = clean(str(found[key]))
+    found["warnings"] = [clean(line) for line in report.warnings]
+    return found
+
+
+def _facts(report: PeakReport) -> list[tuple[str, str]]:
+    """What a person should know of a run: how it was compiled, and where it ran."""
+    found = []
+    for key in _FACTS:
+        value = report.facts.get(key)
+        text = ", ".join(map(str, value)) if isinstance(value, list) else str(value or "")
+        if text:
+            found.append((key.replace("_", " "), clean(text)))
+    return found
+
+
+def _window(window: Window) -> dict[str, Any]:
+    return {
+        "name": clean(window.name),
+        "iteration": window.kind == "iteration",
+        "begin": window.begin,
+        "end": window.end,
+        "phases": [(phase.name, phase.begin, phase.end) for phase in window.phases],
+    }
+
+
+def _groups(symbols: Sequence[Symbol]) -> list[dict[str, Any]]:
+    """``fold`` is the same for symbols of repeated layers, -1 for one that is not numbered."""
+    folds: dict[Any, int] = {}
+    found = []
+    for symbol in symbols:
+        kind = repeated_kind(symbol)
+        fold = -1 if kind is None else folds.setdefault(kind, len(folds))
+        parts = (symbol.name, symbol.operation, symbol.line)
+        place = "/".join(part for part in (symbol.module, symbol.phase) if part)
+        name, operation, line = (clean(part) for part in parts)
+        found.append(
+            {
+                "place": clean(place),
+                "name": name,
+                "operation": operation,
+                "line": line,
+                "plain": symbol.compiler is None,
+                "fold": fold,
+            }
+        )
+    return found
+
+
+def _row(one: PeakRow) -> dict[str, Any]:
+    row = one.row
+    symbol = folded_symbol(row)
+    short = f"{symbol.name} › {symbol.operation}" if symbol.operation else symbol.name
+
+    def sides(get: Callable[[Side], Any]) -> list[Any]:
+        return [get(side) for side in row.sides]
+
+    return {
+        "text": clean(symbol.text),
+        "short": clean(short),
+        "special": symbol.special,
+        "members": len(row.members),
+        "bytes": sides(lambda side: side.bytes),
+        "counts": sides(lambda side: side.count),
+        "delta": row.delta,
+        "status": clean(row.status),
+        "beside": [clean(text) for text in row.beside],
+        "renamed": _renamed(row),
+        "detail": clean(detail_text(row)),
+        "where": [[clean(text) for text in side.where] for side in row.sides],
+        "groups": one.groups,
+    }
+
+
+def _renamed(row: Row) -> str:
+    return clean(renamed_name(row)) if row.renamed is not None else ""
+
+
+def _last_part(name: str) -> str:
+    return name.replace("\\", "/").rsplit("/", 1)[-1]
+
+
+def _clean_lines(text: str) -> str:
+    return "\n".join(clean(line.expandtabs(_TAB)) for line in text.split("\n"))

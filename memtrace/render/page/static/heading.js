@@ -1,0 +1,102 @@
+// What stands above the charts: the peaks, what they consist of, the gap, and the notes.
+
+function showFigures(app, host) {
+  const cards = app.histories.map((history, side) => peakCard(app, history, side));
+  if (app.data.gap !== null) cards.push(gapCard(app));
+  host.replaceChildren(...cards);
+}
+
+function peakCard(app, history, side) {
+  const { summary } = history;
+  const card = element("article", "card");
+  const head = element("h2", "card-head");
+  if (history.letter) head.append(element("span", "letter", history.letter));
+  head.append(nameElement(summary.label));
+  const kind = summary.accounting === "allocated" ? "allocated" : "requested";
+  const place = element("p", "card-place");
+  place.append("peak ", kind, " in ", nameElement(summary.window), summary.position ? ", at " : "", nameElement(summary.position));
+  card.append(
+    head,
+    element("p", "card-figure", formatBytes(summary.peak_bytes)),
+    compositionBar(app, history, side),
+    place,
+    element("p", "card-exact", `${formatExact(summary.peak_bytes)}; ${driverWords(summary)}`),
+  );
+  return card;
+}
+
+function driverWords(summary) {
+  const driver = summary.driver_peak_bytes;
+  if (driver === null) {
+    return { true: "replay equals the driver's figures", false: "replay DIFFERS from the driver's figures", null: "no figures of the driver" }[summary.reconciled];
+  }
+  if (driver === summary.peak_bytes) return "the driver's peak is the same";
+  return `the driver's peak is ${formatExact(driver)}`;
+}
+
+function gapCard(app) {
+  const card = element("article", "card gap");
+  const [a, b] = app.histories.map((history) => history.summary.peak_bytes);
+  const head = element("h2", "card-head", "Gap, B − A");
+  const share = a ? `${formatShare(Math.abs(b - a), a)} ${b >= a ? "more" : "less"} than A` : "";
+  card.append(
+    head,
+    element("p", "card-figure", formatDelta(app.data.gap)),
+    element("p", "card-place", app.data.gap ? `B's peak is ${share}` : "both peaks are equal"),
+    element("p", "card-exact", formatExact(app.data.gap, true)),
+  );
+  return card;
+}
+
+// The peak's bands side by side, to the scale of the greater peak.
+function compositionBar(app, history, side) {
+  const bar = element("div", "composition");
+  bar.setAttribute("aria-hidden", "true");
+  const most = Math.max(...app.histories.map((one) => one.summary.peak_bytes), 1);
+  const rows = app.data.rows[app.state.by];
+  let rest = history.summary.peak_bytes;
+  const add = (bytes, band, label) => {
+    if (bytes <= 0) return;
+    const part = element("span", band.others ? "part others" : "part", band.number ? String(band.number) : "");
+    part.style.width = `${(100 * bytes) / most}%`;
+    if (!band.others) {
+      part.style.background = bandColour(band, app.theme);
+      part.style.color = inkOn(bandColour(band, app.theme));
+    }
+    part.title = `${label}: ${formatBytes(bytes)}`;
+    bar.append(part);
+  };
+  for (const band of app.bands) {
+    if (band.others || band.focus) continue;
+    add(rows[band.row].bytes[side], band, band.label);
+    rest -= rows[band.row].bytes[side];
+  }
+  add(rest, { others: true }, "everything else");
+  return bar;
+}
+
+// What is incomplete or differs; what agrees is said as well.
+function showNotes(app, host) {
+  const notes = [];
+  for (const line of app.data.differences) notes.push(["differs", line]);
+  for (const history of app.histories) {
+    const { summary, letter } = history;
+    const who = letter ? `${letter}: ` : "";
+    const checked = { true: "the replay equals all of the driver's figures", false: "the replay DIFFERS from the driver's figures", null: "no figures of the driver to compare with" };
+    notes.push([summary.reconciled === false ? "warning" : "checked", who + checked[String(summary.reconciled)] + (summary.complete ? "" : "; the recording is incomplete")]);
+    for (const line of summary.warnings) notes.push(["note", who + line]);
+    if (history.from > 0) notes.push(["note", `${who}totals before event ${formatCount(history.from)} are not known and not drawn`]);
+    if (!history.whole) {
+      notes.push(["note", `${who}this recording is too long for one page: single lifetimes are those of ${history.window.name}; of the rest the page has the totals of its weightiest rows at ${formatCount(history.overview.moments.length)} moments, each the greatest of its stretch`]);
+    }
+    if (history.facts.length) notes.push(["run", who + history.facts.map(([name, value]) => `${name} ${value}`).join(" · ")]);
+  }
+  for (const line of app.data.warnings) notes.push(["note", line]);
+  host.replaceChildren(
+    ...notes.map(([kind, text]) => {
+      const item = element("li", kind);
+      item.append(element("span", "kind", kind), nameElement(text, "text"));
+      return item;
+    }),
+  );
+}
