@@ -11,6 +11,7 @@ class App {
       hovered: null, selected: null,
     };
     this.printing = false;
+    this.ordered = new Map(); // bands by what rows stand for, found once
     this.state.view = this.windowView();
     this.rowOfGroup = this.findRows();
     this.bands = this.makeBands();
@@ -56,9 +57,14 @@ class App {
 
   // The areas from the bottom up: chosen rows, a row that is pointed at, and all others.
   makeBands() {
-    const rows = this.data.rows[this.state.by];
-    const bands = chooseBands(rows, this.histories.map((history) => history.summary.peak_bytes));
-    for (const band of bands) band.label = rows[band.row].short;
+    const { by } = this.state;
+    const rows = this.data.rows[by];
+    if (!this.ordered.has(by)) {
+      const chosen = chooseBands(rows, this.histories.map((history) => history.summary.peak_bytes));
+      for (const band of chosen) band.label = rows[band.row].short;
+      this.ordered.set(by, orderBands(this.histories, by, chosen, rows));
+    }
+    const bands = [...this.ordered.get(by)];
     const focus = this.focus;
     if (focus && !bands.some((band) => band.row === focus.row)) {
       bands.push({ focus: true, row: focus.row, groups: focus.groups, label: focus.label });
@@ -106,8 +112,18 @@ class App {
     return [0, most * 1.12];
   }
 
+  // What the axis counts, and from where.
+  nameAxis() {
+    const names = [...new Set(this.histories.map((history) => history.window.name))];
+    const start = this.histories[0].window.iteration ? `the start of ${names.join(" and ")}` : "the first event";
+    const aligned = this.histories.length > 1 ? ", where both runs are aligned" : "";
+    const what = this.state.axis === "event" ? "allocator events" : "time";
+    document.getElementById("axis").textContent = `${what} since ${start}${aligned}`;
+  }
+
   // Composes and draws the charts anew.
   refresh() {
+    this.nameAxis();
     const rows = this.data.rows[this.state.by];
     this.bands = this.makeBands();
     this.charts.forEach((chart) => chart.prepare(assignBands(chart.history, this.state.by, this.bands, rows, chart.side)));
@@ -120,14 +136,14 @@ class App {
     const moment = state.chosen[state.side];
     if (state.tab === "gap") {
       this.table.show([...this.histories.map((one) => one.letter), "Δ bytes"], gapRows(this), [
-        "gap", [...this.histories.map((one) => formatBytes(one.summary.peak_bytes)), formatDelta(this.data.gap)],
+        `gap ${formatExact(this.data.gap, true)}`, [...this.histories.map((one) => formatBytes(one.summary.peak_bytes)), formatDelta(this.data.gap)],
       ]);
     } else {
       const rows = liveRows(this, history, state.side, moment) || [];
       const count = rows.reduce((sum, row) => sum + row.count, 0);
       this.table.show(["count", "bytes", "share"], rows, [
-        rows.length || !history.total[moment] ? "total" : "total (its rows are not on this page)",
-        [formatCount(count), formatBytes(history.total[moment]), formatExact(history.total[moment])],
+        rows.length || !history.total[moment] ? `total ${formatExact(history.total[moment])}` : "total; its rows are not on this page",
+        [formatCount(count), formatBytes(history.total[moment]), "100.0%"],
       ]);
     }
     showTabs(this, history, moment);

@@ -138,7 +138,9 @@ class Chart {
     const { pxRatio } = uPlot;
     ctx.fillStyle = this.ink.phase;
     ctx.fillRect(from + pxRatio, top, to - from - 2 * pxRatio, (PHASE_HEIGHT - 3) * pxRatio);
-    const text = fitText(ctx, name, to - from - 10 * pxRatio);
+    // Where 'iteration 11' has no room, '11' may.
+    const room = to - from - 8 * pxRatio;
+    const text = [name, name.split(/[ #]/).at(-1)].find((one) => one.length < 80 && ctx.measureText(one).width <= room);
     ctx.fillStyle = this.ink.muted;
     if (text) ctx.fillText(text, from + 5 * pxRatio, top + ((PHASE_HEIGHT - 2) / 2) * pxRatio);
   }

@@ -42,10 +42,30 @@ function gapCard(app) {
   card.append(
     head,
     element("p", "card-figure", formatDelta(app.data.gap)),
-    element("p", "card-place", app.data.gap ? `B's peak is ${share}` : "both peaks are equal"),
-    element("p", "card-exact", formatExact(app.data.gap, true)),
+    gapParts(app),
+    element("p", "card-place", app.data.gap ? `${formatExact(app.data.gap, true)}; B's peak is ${share}` : "both peaks are equal"),
   );
   return card;
+}
+
+// The weightiest differences.
+function gapParts(app) {
+  const parts = element("ol", "parts");
+  for (const [index, row] of app.data.rows[app.state.by].slice(0, 4).entries()) {
+    if (!row.delta) continue;
+    const part = element("li");
+    const band = app.bandOfRow(index);
+    const swatch = element("span", "swatch", band?.number ? String(band.number) : "");
+    if (band) paint(swatch, bandColour(band, app.theme));
+    part.append(swatch, element("span", "figure", formatDelta(row.delta)), nameElement(row.short));
+    parts.append(part);
+  }
+  return parts;
+}
+
+function paint(swatch, colour) {
+  swatch.style.background = colour;
+  swatch.style.color = inkOn(colour);
 }
 
 // The peak's bands side by side, to the scale of the greater peak.
@@ -59,10 +79,7 @@ function compositionBar(app, history, side) {
     if (bytes <= 0) return;
     const part = element("span", band.others ? "part others" : "part", band.number ? String(band.number) : "");
     part.style.width = `${(100 * bytes) / most}%`;
-    if (!band.others) {
-      part.style.background = bandColour(band, app.theme);
-      part.style.color = inkOn(bandColour(band, app.theme));
-    }
+    if (!band.others) paint(part, bandColour(band, app.theme));
     part.title = `${label}: ${formatBytes(bytes)}`;
     bar.append(part);
   };

@@ -111,3 +111,23 @@ function chooseBands(rows, peaks) {
     ...differing.map((row, k) => ({ row: row.index, hue: k, number: k + 1 })),
   ];
 }
+
+// The same bands with those lowest that change least over the windows, so that what comes and goes
+// does not shift the rest; greys stay below the colours.
+function orderBands(histories, by, bands, rows) {
+  const all = [...bands, { row: -1 }];
+  const mean = new Float64Array(all.length);
+  const most = new Float64Array(all.length);
+  histories.forEach((history, side) => {
+    const view = [history.window.begin, history.window.end].map((moment) => history.position(moment, "event"));
+    const moments = history.decimate(view, "event", 200);
+    const sums = composeBands(history, assignBands(history, by, all, rows, side), moments);
+    sums.forEach((sum, k) => {
+      mean[k % all.length] += sum / moments.length;
+      most[k % all.length] = Math.max(most[k % all.length], sum);
+    });
+  });
+  const steadiness = new Map(bands.map((band, k) => [band, mean[k] / (most[k] || 1)]));
+  const coloured = (band) => Number(band.grey === undefined);
+  return [...bands].sort((a, b) => coloured(a) - coloured(b) || steadiness.get(b) - steadiness.get(a));
+}

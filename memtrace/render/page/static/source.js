@@ -47,7 +47,8 @@ class SourceView {
 
   // Takes up the chosen moments: margins of all files, their sums in the list of files.
   refresh() {
-    this.host.hidden = this.empty;
+    this.host.classList.toggle("none", this.empty);
+    if (this.empty) this.note.textContent = "none: the recordings hold no generated code that allocated anything";
     if (this.empty) return;
     const { histories, state } = this.app;
     this.margins = histories.map((history, side) => bytesByLine(history, state.chosen[side]));
@@ -87,7 +88,7 @@ class SourceView {
     this.note.textContent = history.detailed(moment)
       ? `${letter}${when}: ${formatBytes(sumOf(this.margin))} alive that this file made, at ${this.holding.length} of its ${formatCount(this.lines.length)} lines`
       : `${letter}${when}: what was alive then is not on this page, so the margin is empty`;
-    if (!stay && !same) this.jump(this.heaviest(), false);
+    if (!stay && !same) this.jump(this.heaviest());
     this.draw();
   }
 
@@ -96,10 +97,9 @@ class SourceView {
   }
 
   // Scrolls so that a line is in the upper third.
-  jump(line, smooth = true) {
+  jump(line) {
     const top = Math.max((line - 1) * LINE_HEIGHT - this.viewport.clientHeight / 3, 0);
-    const still = !smooth || matchMedia("(prefers-reduced-motion: reduce)").matches;
-    this.viewport.scrollTo({ top, left: 0, behavior: still ? "instant" : "smooth" });
+    this.viewport.scrollTo({ top, left: 0, behavior: "instant" });
     this.draw();
   }
 
@@ -136,7 +136,7 @@ class SourceView {
   }
 
   // The lines that hold most, of all runs, as a list that needs no scrolling.
-  listHeaviest(host, most = 40) {
+  listHeaviest(host, most = 24) {
     this.app.histories.forEach((history, side) => {
       const innermost = bytesByLine(history, this.app.state.chosen[side]);
       const lines = innermost.flatMap((map, file) => [...map].map(([line, bytes]) => ({ file, line, bytes })));
@@ -144,7 +144,7 @@ class SourceView {
       for (const { file, line, bytes } of lines.slice(0, most)) {
         const text = readText(history.buffer, history.files[file].text).split("\n")[line - 1] || "";
         const item = element("div", "print-line");
-        item.append(element("span", "amount", formatBytes(bytes)), element("span", "number", `${history.letter} ${history.files[file].name}:${line}`), element("code", "", text.trim().slice(0, 300)));
+        item.append(element("span", "amount", formatBytes(bytes)), element("span", "number", `${history.letter} ${history.files[file].name}:${line}`), element("code", "", text.trim().slice(0, 160)));
         host.append(item);
       }
     });

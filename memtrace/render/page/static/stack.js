@@ -118,7 +118,7 @@ function drawStack(plot, frame, bands, theme, lit) {
       path.lineTo(edges[k + 1], edge);
       path.lineTo(edges[k], edge);
     }
-    context.globalAlpha = lit < 0 || lit === number ? 1 : 0.22;
+    context.globalAlpha = lit < 0 || lit === number ? 1 : 0.3;
     context.fillStyle = bandFill(context, band, theme, uPlot.pxRatio);
     context.fill(path);
   });
@@ -139,7 +139,11 @@ function labelStack(plot, frame, bands, theme, lit) {
     if (band.others || (lit >= 0 && lit !== number)) return;
     const span = widestSpan(frame, place, step, number, line);
     if (!span || span.right - span.left < 26 * ratio) return;
-    const text = fitText(context, `${band.number ? `${band.number}  ` : ""}${band.label}`, span.right - span.left - 12 * ratio);
+    const room = span.right - span.left - 12 * ratio;
+    const whole = `${band.number ? `${band.number}  ` : ""}${band.label}`;
+    const cut = fitText(context, whole, room);
+    // A number alone says more than a name of three letters.
+    const text = cut === whole || cut.length > 12 || !band.number ? cut : String(band.number);
     if (!text) return;
     context.fillStyle = inkOn(bandColour(band, theme));
     context.fillText(text, span.left + 6 * ratio, span.y);

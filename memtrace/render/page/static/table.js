@@ -41,11 +41,7 @@ class RowTable {
     const name = element("th");
     name.scope = "row";
     const swatch = element("span", "swatch", row.band?.number ? String(row.band.number) : "");
-    if (row.band && !row.band.others) {
-      const colour = bandColour(row.band, this.app.theme);
-      swatch.style.background = colour;
-      swatch.style.color = inkOn(colour);
-    }
+    if (row.band && !row.band.others) paint(swatch, bandColour(row.band, this.app.theme));
     const title = element("div", "title");
     title.append(nameElement(row.short));
     title.firstChild.title = row.text;
