@@ -21,13 +21,27 @@ DIMENSIONS: tuple[Dimension, ...] = ("symbol", "category", "layer")
 
 
 @dataclass(frozen=True, slots=True)
+class Overview:
+    """A recording at chosen ``moments``, shape (moments,), with its ``total`` at each.
+
+    ``numbers[by]`` are the weightiest of the report's rows, ``rows[by]`` their bytes and in a last
+    column those of all others; shape (moments, rows + 1).
+    """
+
+    moments: Int64
+    total: Int64
+    numbers: Mapping[Dimension, list[int]]
+    rows: Mapping[Dimension, Int64]
+
+
+@dataclass(frozen=True, slots=True)
 class History:
     """One recording. Moments are event numbers, as in ``timeline``; sizes are bytes.
 
     ``born`` and ``end`` have shape (lifetimes,): one counts at moment k if born < k ≤ end.
     ``total`` has shape (n_events + 1,) and holds at ``known_from`` and after. ``times`` are epoch
-    microseconds of the events, never falling, None where the file has none. ``whole`` tells that
-    all lifetimes are here, else only those alive in the window.
+    microseconds of the events, never falling, None where the file has none. ``overview`` is None
+    where all lifetimes are here; else they are those alive in the window.
     """
 
     report: PeakReport
@@ -43,7 +57,7 @@ class History:
     kinds: Kinds
     sources: Mapping[str, str]
     titles: Mapping[str, str]
-    whole: bool = True
+    overview: Overview | None = None
 
     @property
     def turns(self) -> Int64:

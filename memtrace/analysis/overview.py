@@ -13,9 +13,12 @@ from dataclasses import replace
 import numpy as np
 
 from memtrace.analysis.groups import Dimension
-from memtrace.analysis.history import History
+from memtrace.analysis.history import DIMENSIONS, History, HistoryReport, Overview, PeakRow
 from memtrace.analysis.kinds import SLACK_GROUP
 from memtrace.snapshot.columns import Int64
+
+_MOMENTS = 4000  # of a recording that is too long for all of its lifetimes
+_ROWS = 24  # that these moments are made up of; the rest is one
 
 
 def thin(total: Int64, begin: int, end: int, columns: int) -> Int64:
@@ -77,14 +80,21 @@ def compose(
     return totals_at(moments, columns[0], columns[1], columns[2], columns[3], len(rows) + 1)
 
 
-def choose_moments(history: History, columns: int) -> Int64:
-    """Moments of the whole recording that stand for it, one a column; the peak's always."""
-    chosen = thin(history.total, history.known_from, history.n_events, columns)
-    return np.union1d(chosen, [history.report.event]).astype(np.int64)
+def shorten(report: HistoryReport) -> HistoryReport:
+    """The report with the lifetimes alive in the windows only, and an overview of the rest."""
+    histories = (_shorten(h, report, k) for k, h in enumerate(report.histories))
+    return replace(report, histories=tuple(histories))
 
 
-def restrict(history: History) -> History:
-    """Only the lifetimes alive in the window, the moments at its ends included."""
+def _shorten(history: History, report: HistoryReport, number: int) -> History:
+    """One history: its moments are one a stretch, and the peak's always."""
+    chosen = thin(history.total, history.known_from, history.n_events, _MOMENTS)
+    moments = np.union1d(chosen, [history.report.event]).astype(np.int64)
+    numbers = {by: _weightiest(report.rows[by]) for by in DIMENSIONS}
+    rows = {
+        by: compose(history, [report.rows[by][k].groups[number] for k in numbers[by]], by, moments)
+        for by in DIMENSIONS
+    }
     begin, end = history.window.begin, history.window.end
     kept = np.flatnonzero((history.born < end) & (history.end >= begin))
     return replace(
@@ -92,5 +102,10 @@ def restrict(history: History) -> History:
         born=history.born[kept],
         end=history.end[kept],
         kinds=replace(history.kinds, of=history.kinds.of[kept]),
-        whole=False,
+        overview=Overview(moments, history.total[moments], numbers, rows),
     )
+
+
+def _weightiest(rows: Sequence[PeakRow]) -> list[int]:
+    weights = [max(side.bytes for side in one.row.sides) for one in rows]
+    return sorted(range(len(rows)), key=lambda k: -weights[k])[:_ROWS]

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from memtrace.analysis import PeakReport, Row, Side, folded_symbol
-from memtrace.analysis.history import DIMENSIONS, History, HistoryReport, PeakRow
-from memtrace.analysis.overview import choose_moments, compose
+from memtrace.analysis.history import DIMENSIONS, History, HistoryReport, Overview, PeakRow
 from memtrace.analysis.rows import repeated_kind
 from memtrace.render.page.packing import Packer
 from memtrace.render.units import clean
@@ -17,8 +16,6 @@ from memtrace.render.wording import detail_text, renamed_name
 from memtrace.symbols import Symbol
 from memtrace.timeline import Window
 
-_COLUMNS = 4000  # moments of a recording that is too long for all of its lifetimes
-_OVERVIEW_ROWS = 24  # rows that these moments are made up of; the rest is one
 _FACTS = ("compilers", "gpu", "torch", "thunder", "nvfuser", "allocator_conf")
 _TAB = 4
 
@@ -29,8 +26,7 @@ def page_data(report: HistoryReport, packer: Packer) -> dict[str, Any]:
     return {
         "schema": 1,
         "runs": [
-            _run(history, letters[k].strip(), report, k, packer)
-            for k, history in enumerate(report.histories)
+            _run(history, letters[k].strip(), packer) for k, history in enumerate(report.histories)
         ],
         "rows": {by: [_row(one) for one in report.rows[by]] for by in DIMENSIONS},
         "gap": report.gap_bytes if len(report.histories) == 2 else None,
@@ -39,9 +35,7 @@ def page_data(report: HistoryReport, packer: Packer) -> dict[str, Any]:
     }
 
 
-def _run(
-    history: History, letter: str, report: HistoryReport, number: int, packer: Packer
-) -> dict[str, Any]:
+def _run(history: History, letter: str, packer: Packer) -> dict[str, Any]:
     kinds, texts = history.kinds, _Texts()
     files = {name: k for k, name in enumerate(history.sources)}
     table: dict[str, list[Any]] = {
@@ -53,7 +47,6 @@ def _run(
             for name in ("tensor", "shape", "layer", "category", "made", "freed")
         },
     }
-    whole_rows = {by: [one.groups[number] for one in report.rows[by]] for by in DIMENSIONS}
     times = history.times
     return {
         "letter": letter,
@@ -61,7 +54,6 @@ def _run(
         "facts": _facts(history.report),
         "events": history.n_events,
         "from": history.known_from,
-        "whole": history.whole,
         "windows": [_window(window) for window in history.windows],
         "window": history.windows.index(history.window),
         "born": packer.add(history.born + 1, rising=True),
@@ -81,22 +73,20 @@ def _run(
             }
             for name, text in history.sources.items()
         ],
-        "overview": None if history.whole else _overview(history, whole_rows, packer),
+        "overview": _overview(history.overview, packer),
         "texts": texts.all,
     }
 
 
-def _overview(history: History, rows: dict[Any, list[tuple[int, ...]]], packer: Packer) -> Any:
-    """The whole recording at chosen moments, by the weightiest rows."""
-    moments = choose_moments(history, _COLUMNS)
+def _overview(overview: Overview | None, packer: Packer) -> dict[str, Any] | None:
+    if overview is None:
+        return None
     return {
-        "moments": packer.add(moments, rising=True),
-        "total": packer.add(history.total[moments]),
+        "moments": packer.add(overview.moments, rising=True),
+        "total": packer.add(overview.total),
+        "numbers": dict(overview.numbers),
         "rows": {
-            by: [
-                packer.add(np.ascontiguousarray(column))
-                for column in compose(history, rows[by][:_OVERVIEW_ROWS], by, moments).T
-            ]
+            by: [packer.add(np.ascontiguousarray(column)) for column in overview.rows[by].T]
             for by in DIMENSIONS
         },
     }

@@ -11,13 +11,12 @@ import base64
 import hashlib
 import json
 import re
-from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from memtrace.analysis.history import HistoryReport
-from memtrace.analysis.overview import restrict
+from memtrace.analysis.overview import shorten
 from memtrace.render.page.data import page_data
 from memtrace.render.page.packing import Packer
 from memtrace.render.units import clean
@@ -26,7 +25,7 @@ MOST_BYTES = 10_000_000
 # In the order in which they build on each other; all share one scope.
 _SCRIPTS = (
     "units", "unpack", "history", "rows", "palette", "lifetimes", "stack", "chart", "tooltip",
-    "table", "source", "heading", "keys", "app", "controls",
+    "listing", "table", "source", "heading", "keys", "app", "controls",
 )  # fmt: skip
 _STYLES = ("page", "tables", "print")
 _MARKER = re.compile(r"<!--memtrace:(\w+)-->")
@@ -40,7 +39,7 @@ def build_page(report: HistoryReport, most_bytes: int = MOST_BYTES) -> bytes:
     """
     page = _fill(report)
     if len(page) > most_bytes:
-        page = _fill(replace(report, histories=tuple(map(restrict, report.histories))))
+        page = _fill(shorten(report))
     return page
 
 

@@ -109,25 +109,28 @@ class App {
   yRange() {
     if (this.state.range) return this.state.range;
     const most = Math.max(...(this.charts || []).flatMap(({ frame }) => (frame ? [frame.totals.reduce((a, b) => Math.max(a, b), 0)] : [])), 1);
-    return [0, most * 1.12];
+    return [0, Math.max(most, 8) * 1.12];
   }
 
   // What the axis counts, and from where.
   nameAxis() {
-    const names = [...new Set(this.histories.map((history) => history.window.name))];
-    const start = this.histories[0].window.iteration ? `the start of ${names.join(" and ")}` : "the first event";
+    const starts = this.histories.map(({ window, letter }) => ({ letter, name: window.iteration ? window.name : "the recording" }));
+    const same = starts.every(({ name }) => name === starts[0].name);
+    const start = same ? `the start of ${starts[0].name}` : `the starts of ${starts.map(({ letter, name }) => `${name} in ${letter}`).join(" and ")}`;
     const aligned = this.histories.length > 1 ? ", where both runs are aligned" : "";
     const what = this.state.axis === "event" ? "allocator events" : "time";
-    document.getElementById("axis").textContent = `${what} since ${start}${aligned}`;
+    const thinned = this.charts.some(({ frame }) => !frame.complete);
+    const how = thinned ? "; each column of pixels is the moment of its greatest total" : "";
+    document.getElementById("axis").textContent = `${what} since ${start}${aligned}${how}`;
   }
 
   // Composes and draws the charts anew.
   refresh() {
-    this.nameAxis();
     const rows = this.data.rows[this.state.by];
     this.bands = this.makeBands();
     this.charts.forEach((chart) => chart.prepare(assignBands(chart.history, this.state.by, this.bands, rows, chart.side)));
     this.charts.forEach((chart) => chart.show());
+    this.nameAxis();
   }
 
   refreshTables() {
@@ -139,10 +142,10 @@ class App {
         `gap ${formatExact(this.data.gap, true)}`, [...this.histories.map((one) => formatBytes(one.summary.peak_bytes)), formatDelta(this.data.gap)],
       ]);
     } else {
-      const rows = liveRows(this, history, state.side, moment) || [];
+      const rows = liveRows(this, history, state.side, moment);
       const count = rows.reduce((sum, row) => sum + row.count, 0);
       this.table.show(["count", "bytes", "share"], rows, [
-        rows.length || !history.total[moment] ? `total ${formatExact(history.total[moment])}` : "total; its rows are not on this page",
+        `total ${formatExact(history.total[moment])}`,
         [formatCount(count), formatBytes(history.total[moment]), "100.0%"],
       ]);
     }

@@ -176,7 +176,9 @@ class Chart {
     const room = ctx.measureText(text).width + 10 * pxRatio;
     const atRight = x + room + 8 * pxRatio < left + width;
     const from = atRight ? x + 7 * pxRatio : x - 7 * pxRatio - room;
-    const at = Math.max(Math.min(y, top + height - 10 * pxRatio), top + 10 * pxRatio) + (strong ? 0 : 22 * pxRatio);
+    const beside = Math.max(Math.min(y, top + height - 10 * pxRatio), top + 10 * pxRatio);
+    // Apart from the peak's label, which may be near.
+    const at = strong ? beside : beside + (beside + 34 * pxRatio < top + height ? 22 : -22) * pxRatio;
     ctx.fillStyle = this.ink.chip;
     ctx.globalAlpha = 0.92;
     ctx.beginPath();

@@ -7,7 +7,7 @@ class History {
   constructor(run, buffer) {
     Object.assign(this, {
       letter: run.letter, summary: run.summary, facts: run.facts, events: run.events,
-      from: run.from, whole: run.whole, windows: run.windows, window: run.windows[run.window],
+      from: run.from, whole: !run.overview, windows: run.windows, window: run.windows[run.window],
       kinds: run.kinds, groups: run.groups, texts: run.texts, late: Int32Array.from(run.late),
       files: run.files, buffer,
     });
@@ -91,7 +91,8 @@ class History {
     moments.forEach((moment, k) => {
       if (!this.detailed(moment)) this.total[moment] = total[k];
     });
-    return { moments, rows };
+    const places = new Map(Array.from(moments, (moment, k) => [moment, k]));
+    return { moments, places, numbers: overview.numbers, rows };
   }
 
   // Whether all lifetimes alive at a moment are here.

@@ -29,10 +29,10 @@ function composeBands(history, assignment, moments) {
   for (let k = 0; k < moments.length; k += 1) {
     const moment = moments[k];
     if (!history.detailed(moment)) {
-      const at = history.overview.moments.indexOf(moment);
-      const columns = history.overview.rows[by];
-      columns.forEach((column, row) => {
-        sums[k * count + (row < columns.length - 1 ? ofRow[row] : count - 1)] += column[at];
+      const { places, numbers, rows } = history.overview;
+      const at = places.get(moment);
+      rows[by].forEach((column, c) => {
+        sums[k * count + (c < numbers[by].length ? ofRow[numbers[by][c]] : count - 1)] += column[at];
       });
       continue;
     }
@@ -70,7 +70,7 @@ function makeFrame(history, assignment, view, axis, columns) {
   }
   const totals = Float64Array.from(moments, (moment) => history.total[moment]);
   // Every moment of the view is here, none left out.
-  const complete = history.whole && moments.length > 1 && moments.at(-1) - moments[0] === moments.length - 1;
+  const complete = moments.length > 0 && moments.at(-1) - moments[0] === moments.length - 1;
   return { moments, xs, tops, totals, bands: count, assignment, complete };
 }
 

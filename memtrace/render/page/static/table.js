@@ -24,6 +24,7 @@ class RowTable {
       head.append(cell);
     }
     const body = table.createTBody();
+    if (!rows.length) body.append(this.makeEmpty());
     const shown = this.expanded ? rows : rows.slice(0, MOST_ROWS);
     shown.forEach((row, index) => body.append(this.makeRow(row, index)));
     if (shown.length < rows.length) body.append(this.makeRest(rows.slice(shown.length)));
@@ -43,7 +44,7 @@ class RowTable {
     const swatch = element("span", "swatch", row.band?.number ? String(row.band.number) : "");
     if (row.band && !row.band.others) paint(swatch, bandColour(row.band, this.app.theme));
     const title = element("div", "title");
-    title.append(nameElement(row.short));
+    title.append(brokenName(row.short));
     title.firstChild.title = row.text;
     if (row.members > 1) title.append(element("span", "times", `${row.members} ×`));
     if (row.badge) title.append(element("span", "badge", row.badge));
@@ -89,6 +90,14 @@ class RowTable {
     return line;
   }
 
+  makeEmpty() {
+    const line = element("tr", "rest");
+    const cell = element("td", "", "nothing is alive at this moment");
+    cell.colSpan = this.columns.length + 1;
+    line.append(cell);
+    return line;
+  }
+
   pick(index) {
     this.app.select(this.rows[index].focus);
   }
@@ -128,73 +137,4 @@ class RowTable {
     else return;
     event.preventDefault();
   }
-}
-
-// What a row stands for: its groups in each history. `row` is its number among the peaks' rows.
-function makeFocus(row, groups, label) {
-  return { row, groups, label };
-}
-
-function sameFocus(one, other) {
-  if (!one || !other) return false;
-  if (one.row >= 0 || other.row >= 0) return one.row === other.row;
-  return one.groups.every((groups, side) => groups.length === other.groups[side].length && groups.every((g, k) => g === other.groups[side][k]));
-}
-
-// The rows of the peaks of two histories, as memtrace diff has them.
-function gapRows(app) {
-  const rows = app.data.rows[app.state.by];
-  const greatest = Math.max(...rows.map((row) => Math.abs(row.delta)), 1);
-  return rows.map((row, index) => ({
-    ...describeRow(row),
-    band: app.bandOfRow(index),
-    cells: [
-      ...row.bytes.map((bytes, side) => (row.counts[side] ? formatBytes(bytes) : "·")),
-      formatDelta(row.delta),
-    ],
-    share: { value: row.delta / greatest, signed: true },
-    focus: makeFocus(index, row.groups, row.short),
-  }));
-}
-
-function describeRow(row) {
-  const beside = row.beside.length ? ` beside ${row.beside.join(", ")}` : "";
-  return {
-    text: row.text,
-    short: row.short,
-    place: placeOf(row.text, row.short) + (row.renamed ? ` (${row.renamed} in A)` : ""),
-    detail: row.detail,
-    badge: row.status + (row.status ? beside : ""),
-    members: row.members,
-  };
-}
-
-// What a symbol's text says besides its short name.
-function placeOf(text, short) {
-  return text.split(short).map((part) => part.trim()).filter(Boolean).join(" ");
-}
-
-// The live set of a history at a moment; null where it is not on the page.
-function liveRows(app, history, side, moment) {
-  if (!history.detailed(moment)) return null;
-  const { by } = app.state;
-  const total = history.total[moment];
-  return foldLive(history, by, tallyLive(history, by, moment), app.rowOfGroup[side]).map((row) => {
-    const symbol = foldedSymbol(row.groups.map((group) => history.groups[by][group]));
-    const short = symbol.operation ? `${symbol.name} › ${symbol.operation}` : symbol.name;
-    const groups = app.histories.map((_, k) => (k === side ? row.groups : []));
-    return {
-      text: row.text,
-      short,
-      place: placeOf(row.text, short),
-      detail: by === "symbol" || by === "layer" ? shapesOf(history, row.lifetimes) : "",
-      members: row.members,
-      band: row.row >= 0 ? app.bandOfRow(row.row) : null,
-      cells: [formatCount(row.count), formatBytes(row.bytes), formatShare(row.bytes, total)],
-      share: { value: total ? row.bytes / total : 0 },
-      focus: row.row >= 0 ? makeFocus(row.row, app.data.rows[by][row.row].groups, short) : makeFocus(-1, groups, short),
-      bytes: row.bytes,
-      count: row.count,
-    };
-  });
 }

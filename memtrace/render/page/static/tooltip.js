@@ -4,7 +4,9 @@
 function describeMoment(history, moment) {
   const rows = [["event", formatCount(moment)]];
   if (history.times) {
-    rows.push(["time", `${formatTime(history.position(moment, "time"))} after the start of ${history.window.name}`]);
+    const time = history.position(moment, "time");
+    const side = time < 0 ? "before" : "after";
+    rows.push(["time", `${formatTime(Math.abs(time))} ${side} the start of ${history.window.name}`]);
   }
   return rows;
 }
@@ -64,6 +66,8 @@ function describeLifetime(history, lifetime) {
   return rows.filter(([, value]) => value);
 }
 
+const MOST_TEXT = 160; // characters of a value; a source line may be longer than the window
+
 class Tooltip {
   constructor(host) {
     this.box = element("div", "tooltip");
@@ -80,7 +84,7 @@ class Tooltip {
     for (const rows of groups.filter((one) => one.length)) {
       const list = element("dl");
       for (const [label, value] of rows) {
-        const text = value.length > 300 ? `${value.slice(0, 300)}…` : value;
+        const text = value.length > MOST_TEXT ? `${value.slice(0, MOST_TEXT)}…` : value;
         list.append(element("dt", "", label), element("dd"));
         list.lastChild.append(element("bdi", "", text));
       }

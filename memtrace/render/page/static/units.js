@@ -26,7 +26,10 @@ function formatDelta(size) {
   return size > 0 ? `+${formatBytes(size)}` : formatBytes(size);
 }
 
+// '1,234'; '' for what is no count, such as a tick between two events.
 function formatCount(count) {
+  if (!Number.isInteger(count)) return "";
+
   return Math.abs(count).toString().replace(/\B(?=(\d{3})+$)/g, ",").replace(/^/, count < 0 ? "−" : "");
 }
 
@@ -64,9 +67,20 @@ function element(tag, className = "", text = "") {
   return made;
 }
 
+const LONGEST_BROKEN = 300; // longer names are cut anyway
+
 // Text from a recording: set apart from the direction of what is around it, whole on hover.
 function nameElement(text, className = "name") {
   const made = element("bdi", className, text);
   made.title = text;
+  return made;
+}
+
+// The same for a name that may take several lines, broken after its parts.
+function brokenName(text) {
+  const made = nameElement("");
+  made.title = text;
+  const parts = text.length > LONGEST_BROKEN ? [text] : text.split(/(?<=[a-z][._/](?=\w))/i);
+  parts.forEach((part, k) => made.append(...(k ? [document.createElement("wbr"), part] : [part])));
   return made;
 }
