@@ -69,11 +69,13 @@ def compose(
     slack = np.array([kind.slack for kind in kinds.kinds], dtype=np.int64)[kinds.of]
     first = row_of[kinds.groups[by]][kinds.of]
     born, end = history.born, history.end
-    turns = history.turns if by == "category" else end
+    turns, late = end, first
+    if by == "category":
+        turns, late = history.turns, row_of[kinds.late][kinds.of]
     later = np.flatnonzero(turns < end)
     pieces = (
         (born, turns, requested, first),
-        (turns[later], end[later], requested[later], row_of[kinds.late][kinds.of][later]),
+        (turns[later], end[later], requested[later], late[later]),
         (born, end, slack, np.full(len(born), row_of[SLACK_GROUP])),
     )
     columns = [np.concatenate(column) for column in zip(*pieces, strict=True)]

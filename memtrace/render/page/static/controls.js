@@ -118,6 +118,11 @@ function makeInterface(app) {
     position: (side, moment) => describePosition(app.histories[side], moment),
     moments: (side) => Array.from(app.charts[side].frame.moments),
     decimate: (side, view, columns) => Array.from(app.histories[side].decimate(view, app.state.axis, columns)),
+    lifetimes: (side, smallest = 0) => {
+      const traced = [];
+      traceLifetimes(app.histories[side], app.charts[side].frame, smallest, (...stretch) => traced.push(stretch));
+      return traced;
+    },
     liveSet: (side, moment, by) =>
       tallyLive(app.histories[side], by, moment).map(({ group, bytes, count }) => ({
         symbol: symbolText(app.histories[side].groups[by][group]), bytes, count,
