@@ -126,8 +126,8 @@ def _open(
 ) -> History:
     run = subject.replay
     lifetimes = run.lifetimes
-    kinds = find_kinds(subject, attribution, accounting, DIMENSIONS)
-    used = {file for kind in kinds.kinds for file, _ in kind.lines}
+    kinds = find_kinds(subject, attribution, accounting)
+    used = {file for lines in kinds.line_sets for file, _ in lines}
     texts = (subject.recording.meta or {}).get("sources") or {}
     sources = Sources(subject.recording.meta)
     titles = {}

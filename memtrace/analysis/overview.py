@@ -65,8 +65,7 @@ def compose(
     row_of = np.full(len(kinds.symbols[by]), len(rows), dtype=np.int64)
     for number, groups in enumerate(rows):
         row_of[list(groups)] = number
-    requested = np.array([kind.requested for kind in kinds.kinds], dtype=np.int64)[kinds.of]
-    slack = np.array([kind.slack for kind in kinds.kinds], dtype=np.int64)[kinds.of]
+    requested, slack = kinds.requested[kinds.of], kinds.slack[kinds.of]
     first = row_of[kinds.groups[by]][kinds.of]
     born, end = history.born, history.end
     turns, late = end, first

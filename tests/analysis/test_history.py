@@ -52,9 +52,9 @@ def test_groups_hold_what_their_row_says_and_are_in_one_row_only(report, by):
             held = kinds.of[alive[np.isin(groups, mine)]]
             expected = one.row.sides[side].bytes
             if one.row.symbol.name == "<block slack>":
-                assert sum(kinds.kinds[k].slack for k in kinds.of[alive]) == expected
+                assert int(kinds.slack[kinds.of[alive]].sum()) == expected
             else:
-                assert sum(kinds.kinds[k].requested for k in held) == expected
+                assert int(kinds.requested[held].sum()) == expected
 
 
 def test_categories_at_any_moment_are_those_asked_for_at_it(subjects, report):

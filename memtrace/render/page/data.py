@@ -14,6 +14,7 @@ from memtrace.render.page.packing import Packer
 from memtrace.render.units import clean
 from memtrace.render.wording import detail_text, renamed_name
 from memtrace.symbols import Symbol
+from memtrace.symbols.categories import CATEGORIES
 from memtrace.timeline import Window
 
 _FACTS = ("compilers", "gpu", "torch", "thunder", "nvfuser", "allocator_conf")
@@ -36,17 +37,8 @@ def page_data(report: HistoryReport, packer: Packer) -> dict[str, Any]:
 
 
 def _run(history: History, letter: str, packer: Packer) -> dict[str, Any]:
-    kinds, texts = history.kinds, _Texts()
+    kinds = history.kinds
     files = {name: k for k, name in enumerate(history.sources)}
-    table: dict[str, list[Any]] = {
-        "requested": [kind.requested for kind in kinds.kinds],
-        "slack": [kind.slack for kind in kinds.kinds],
-        "lines": [[(files[f], line) for f, line in kind.lines] for kind in kinds.kinds],
-        **{
-            name: [texts.number(getattr(kind, name)) for kind in kinds.kinds]
-            for name in ("tensor", "shape", "layer", "category", "made", "freed")
-        },
-    }
     times = history.times
     return {
         "letter": letter,
@@ -60,9 +52,20 @@ def _run(history: History, letter: str, packer: Packer) -> dict[str, Any]:
         "life": packer.add(history.end - history.born),
         "kind": packer.add(kinds.of),
         "times": None if times is None else packer.add(times - times[0], rising=True),
-        "kinds": table,
-        "groupOf": {by: kinds.groups[by].tolist() for by in DIMENSIONS},
-        "late": kinds.late.tolist(),
+        "kinds": {
+            "requested": packer.add(kinds.requested),
+            "held": packer.add(kinds.requested + kinds.slack),
+            "what": packer.add(kinds.what),
+            "category": packer.add(kinds.category),
+            "lines": packer.add(kinds.lines),
+            "freed": packer.add(kinds.freed),
+            "late": packer.add(kinds.late),
+            "groups": {by: packer.add(kinds.groups[by]) for by in DIMENSIONS},
+        },
+        "whats": [[clean(t) for t in (w.tensor, w.shape, w.layer, w.made)] for w in kinds.whats],
+        "categories": CATEGORIES,
+        "lineSets": [[(files[name], line) for name, line in lines] for lines in kinds.line_sets],
+        "freeLines": [clean(text) for text in kinds.free_lines],
         "groups": {by: _groups(kinds.symbols[by]) for by in DIMENSIONS},
         "files": [
             {
@@ -74,7 +77,6 @@ def _run(history: History, letter: str, packer: Packer) -> dict[str, Any]:
             for name, text in history.sources.items()
         ],
         "overview": _overview(history.overview, packer),
-        "texts": texts.all,
     }
 
 
@@ -90,20 +92,6 @@ def _overview(overview: Overview | None, packer: Packer) -> dict[str, Any] | Non
             for by in DIMENSIONS
         },
     }
-
-
-class _Texts:
-    """Texts that many kinds share, once each."""
-
-    def __init__(self) -> None:
-        self.all: list[str] = []
-        self._numbers: dict[str, int] = {}
-
-    def number(self, text: str) -> int:
-        if text not in self._numbers:
-            self._numbers[text] = len(self.all)
-            self.all.append(clean(text))
-        return self._numbers[text]
 
 
 def _summary(report: PeakReport) -> dict[str, Any]:

@@ -193,7 +193,7 @@ class App {
     const moment = this.state.chosen[side];
     const tally = new Map();
     for (const lifetime of history.live(moment) || []) {
-      if (!history.kinds.lines[history.kind[lifetime]].some(([f, l]) => f === file && l === line)) continue;
+      if (!history.lines(history.kind[lifetime]).some(([f, l]) => f === file && l === line)) continue;
       const group = history.group(lifetime, this.state.by, moment);
       tally.set(group, (tally.get(group) || 0) + history.requested[history.kind[lifetime]]);
     }

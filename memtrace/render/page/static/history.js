@@ -8,13 +8,10 @@ class History {
     Object.assign(this, {
       letter: run.letter, summary: run.summary, facts: run.facts, events: run.events,
       from: run.from, whole: !run.overview, windows: run.windows, window: run.windows[run.window],
-      kinds: run.kinds, groups: run.groups, texts: run.texts, late: Int32Array.from(run.late),
-      files: run.files, buffer,
+      groups: run.groups, whats: run.whats, categories: run.categories, lineSets: run.lineSets,
+      freeLines: run.freeLines, files: run.files, buffer,
     });
-    this.groupOf = {};
-    for (const by of Object.keys(run.groupOf)) this.groupOf[by] = Int32Array.from(run.groupOf[by]);
-    this.requested = Float64Array.from(run.kinds.requested);
-    this.slack = Float64Array.from(run.kinds.slack);
+    this.readKinds(run.kinds);
     this.kind = readColumn(buffer, run.kind);
     this.born = readColumn(buffer, run.born);
     this.end = readColumn(buffer, run.life);
@@ -29,6 +26,17 @@ class History {
     // Moments whose totals are known; null: all from `from` on.
     this.moments = this.overview ? this.knownMoments() : null;
     this.times = run.times ? this.spreadTimes(readColumn(buffer, run.times, Float64Array)) : null;
+  }
+
+  // Columns over kinds: what lifetimes of one kind have in common.
+  readKinds(kinds) {
+    const { buffer } = this;
+    this.requested = readColumn(buffer, kinds.requested, Float64Array);
+    this.slack = readColumn(buffer, kinds.held, Float64Array).map((held, kind) => held - this.requested[kind]);
+    for (const name of ["what", "category", "lines", "freed"]) this[`${name}Of`] = readColumn(buffer, kinds[name]);
+    this.late = readColumn(buffer, kinds.late);
+    this.groupOf = {};
+    for (const by of Object.keys(kinds.groups)) this.groupOf[by] = readColumn(buffer, kinds.groups[by]);
   }
 
   get peak() {
@@ -195,8 +203,17 @@ class History {
     return turned ? this.late[kind] : this.groupOf[by][kind];
   }
 
-  text(name, lifetime) {
-    return this.texts[this.kinds[name][this.kind[lifetime]]];
+  // What is known of a lifetime: {tensor, shape, layer, made, category, freed}.
+  about(lifetime) {
+    const kind = this.kind[lifetime];
+    const [tensor, shape, layer, made] = this.whats[this.whatOf[kind]];
+    const category = this.categories[this.categoryOf[kind]];
+    return { tensor, shape, layer, made, category, freed: this.freeLines[this.freedOf[kind]] };
+  }
+
+  // The lines of generated files that a kind came through, innermost first: [file, line].
+  lines(kind) {
+    return this.lineSets[this.linesOf[kind]];
   }
 
   // The iteration that a moment lies in, preferring the compared one; null outside of all.

@@ -103,7 +103,7 @@ function nameLifetimes(context, history, frame, names, bands, theme, lit, ratio)
     const moment = frame.moments[Math.max(frameIndex(frame, frame.xs[0]), 0)];
     const number = frame.assignment.of[history.group(lifetime, frame.assignment.by, Math.max(moment, history.born[lifetime] + 1))];
     if ((lit >= 0 && lit !== number) || bottom - top < 13 * ratio) continue;
-    const name = history.text("tensor", lifetime) || lifetimeName(history, lifetime);
+    const name = history.about(lifetime).tensor || lifetimeName(history, lifetime);
     const text = fitText(context, `${name}  ${formatBytes(history.requested[history.kind[lifetime]])}`, x1 - x0 - 8 * ratio);
     context.fillStyle = inkOn(bandColour(bands[number], theme));
     if (text) context.fillText(text, x0 + 4 * ratio, (top + bottom) / 2);

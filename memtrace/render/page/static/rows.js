@@ -85,7 +85,7 @@ function foldLive(history, by, rows, rowOfGroup) {
 function shapesOf(history, lifetimes, most = 4) {
   const counts = new Map();
   for (const lifetime of lifetimes) {
-    const shape = history.text("shape", lifetime);
+    const shape = history.about(lifetime).shape;
     if (shape) counts.set(shape, (counts.get(shape) || 0) + 1);
   }
   const parts = [...counts].slice(0, most).map(([shape, count]) => (count > 1 ? `${count} × ${shape}` : shape));

@@ -10,7 +10,7 @@ function bytesByLine(history, moment, chosen = null) {
   for (const lifetime of live || []) {
     if (chosen && !chosen(lifetime)) continue;
     const kind = history.kind[lifetime];
-    for (const [file, line] of history.kinds.lines[kind]) {
+    for (const [file, line] of history.lines(kind)) {
       files[file].set(line, (files[file].get(line) || 0) + history.requested[kind]);
     }
   }
@@ -175,7 +175,7 @@ class SourceView {
     const wanted = new Set(groups);
     const tally = new Map();
     const add = (kind, bytes) => {
-      const innermost = history.kinds.lines[kind][0];
+      const innermost = history.lines(kind)[0];
       if (!innermost) return;
       const key = innermost.join(":");
       tally.set(key, (tally.get(key) || 0) + bytes);

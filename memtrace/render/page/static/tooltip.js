@@ -50,15 +50,15 @@ function describeLifetime(history, lifetime) {
   const at = (moment) => `event ${formatCount(moment)}, ${describePosition(history, moment)}`;
   const [born, end] = [history.born[lifetime], history.end[lifetime]];
   const rows = [
-    ["tensor", history.text("tensor", lifetime)],
+    ["tensor", history.about(lifetime).tensor],
     ["symbol", lifetimeName(history, lifetime)],
-    ["layer", history.text("layer", lifetime)],
-    ["category", history.text("category", lifetime)],
+    ["layer", history.about(lifetime).layer],
+    ["category", history.about(lifetime).category],
     ["bytes", formatExact(history.requested[kind]) + (slack > 0 ? `, block ${formatCount(slack)} more` : "")],
     ["born", born < 0 ? "before the recording" : at(born + 1)],
-    ["made by", history.text("made", lifetime)],
+    ["made by", history.about(lifetime).made],
     ["freed", end >= history.events ? "not within the recording" : at(end)],
-    ["freed by", history.text("freed", lifetime)],
+    ["freed by", history.about(lifetime).freed],
   ];
   if (history.times && born >= 0 && end < history.events) {
     rows.push(["lives", formatTime(history.times[end] - history.times[born])]);
