@@ -3,6 +3,7 @@
 function showFigures(app, host) {
   const cards = app.histories.map((history, side) => peakCard(app, history, side));
   if (app.data.gap !== null) cards.push(gapCard(app));
+  host.classList.toggle("two", cards.length > 1);
   host.replaceChildren(...cards);
 }
 
@@ -77,7 +78,8 @@ function compositionBar(app, history, side) {
   let rest = history.summary.peak_bytes;
   const add = (bytes, band, label) => {
     if (bytes <= 0) return;
-    const part = element("span", band.others ? "part others" : "part", band.number ? String(band.number) : "");
+    const number = band.number && bytes > most * 0.018 ? String(band.number) : "";
+    const part = element("span", band.others ? "part others" : "part", number);
     part.style.width = `${(100 * bytes) / most}%`;
     if (!band.others) paint(part, bandColour(band, app.theme));
     part.title = `${label}: ${formatBytes(bytes)}`;

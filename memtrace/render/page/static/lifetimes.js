@@ -87,7 +87,7 @@ function drawLifetimes(plot, history, frame, bands, theme, lit, pointed) {
     }
   });
   context.strokeStyle = INK[theme].surface;
-  context.globalAlpha = closeUp ? 0.9 : 0.5;
+  context.globalAlpha = closeUp ? 0.9 : 0.35;
   context.lineWidth = Math.max(1, 0.75 * ratio);
   context.stroke(path);
   context.globalAlpha = 1;

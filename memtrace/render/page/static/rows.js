@@ -98,7 +98,7 @@ function shapesOf(history, lifetimes, most = 4) {
 function chooseBands(rows, peaks) {
   const most = Math.max(...peaks, 1);
   const numbered = rows.map((row, index) => ({ ...row, index, weight: Math.max(...row.bytes) }));
-  const heavy = numbered.filter((row) => row.weight >= most * 0.004);
+  const heavy = numbered.filter((row) => row.weight >= most * 0.008);
   const byWeight = (a, b) => b.weight - a.weight;
   if (peaks.length === 1) {
     return heavy.sort(byWeight).slice(0, 9).map((row, k) => ({ row: row.index, hue: k, number: k + 1 }));

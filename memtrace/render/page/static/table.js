@@ -47,11 +47,13 @@ class RowTable {
     title.append(brokenName(row.short));
     title.firstChild.title = row.text;
     if (row.members > 1) title.append(element("span", "times", `${row.members} ×`));
-    if (row.badge) title.append(element("span", "badge", row.badge));
     const words = element("div", "words");
     const detail = [row.detail, row.place].filter(Boolean).join(" · ");
     words.append(title);
-    if (detail) words.append(nameElement(detail, "name detail"));
+    const second = element("div", "second");
+    if (row.badge) second.append(nameElement(row.badge, "badge"));
+    if (detail) second.append(nameElement(detail, "name detail"));
+    words.append(second);
     const both = element("div", "what");
     both.append(swatch, words);
     name.append(both);
