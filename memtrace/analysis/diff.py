@@ -66,23 +66,24 @@ def report_diff(
     *,
     by: Dimension = "symbol",
     at: str | None = None,
-    attributions: Sequence[Attribution] | None = None,
 ) -> DiffReport:
     """Compares the peaks of two windows, or another moment of each as ``report_peak`` takes it.
 
-    Both in the same accounting and by the same kind of names; ``attributions`` are these names,
-    where they are there already.
+    Both in the same accounting and by the same kind of names.
     """
     subjects = (baseline, candidate)
     accounting = common_accounting(subjects)
-    if attributions is None:
-        attributions = attribute_alike(subjects)
     a, b = (
         report_peak(subject, accounting=accounting, by=by, at=at, attribution=attribution)
-        for subject, attribution in zip(subjects, attributions, strict=True)
+        for subject, attribution in zip(subjects, attribute_alike(subjects), strict=True)
     )
+    return compare_peaks(subjects, a, b)
+
+
+def compare_peaks(subjects: Sequence[Subject], a: PeakReport, b: PeakReport) -> DiffReport:
+    """Compares the baseline's and the candidate's peak, in one accounting and by one dimension."""
     warnings = []
-    if baseline.replay.accounting != candidate.replay.accounting:
+    if len({subject.replay.accounting for subject in subjects}) > 1:
         warnings.append(
             "block sizes are known in one recording only: both are compared by requested bytes"
         )

@@ -9,6 +9,8 @@ import numpy as np
 
 from memtrace.snapshot.columns import Int32
 from memtrace.symbols import Attribution, Naming, Symbol
+from memtrace.symbols.categories import CATEGORIES
+from memtrace.symbols.distinct import number_rows
 from memtrace.timeline import Replay
 
 Dimension = Literal["symbol", "tensor", "layer", "category", "line"]
@@ -50,15 +52,14 @@ def key_of(naming: Naming, size: int, category: str, by: Dimension) -> Symbol:
 
 def group_lifetimes(run: Replay, attribution: Attribution, by: Dimension) -> Groups:
     """Every lifetime's group, over its whole life (a category is the one it was made for)."""
-    n = len(run.lifetimes)
-    symbols: dict[Symbol, int] = {}
+    # Lifetimes of one category, or of one naming and one size, are in one group.
     if by == "category":
-        texts = attribution.categories.of(range(n))
-        numbers = [symbols.setdefault(Symbol(None, "", None, t), len(symbols)) for t in texts]
-        return Groups(list(symbols), np.array(numbers, dtype=np.int32))
-    # Lifetimes of one naming and one size are in one group.
-    pairs = np.stack([attribution.rows.astype(np.int64), run.lifetimes.requested], axis=1)
-    distinct, inverse = np.unique(pairs, axis=0, return_inverse=True)
-    keys = (key_of(attribution.namings[row], size, "", by) for row, size in distinct.tolist())
+        every = np.arange(len(run.lifetimes), dtype=np.int64)
+        rows, row = number_rows(attribution.categories.numbers(every))
+        keys = [Symbol(None, "", None, CATEGORIES[number]) for (number,) in rows]
+    else:
+        rows, row = number_rows(attribution.rows, run.lifetimes.requested)
+        keys = [key_of(attribution.namings[number], size, "", by) for number, size in rows]
+    symbols: dict[Symbol, int] = {}
     numbers = [symbols.setdefault(key, len(symbols)) for key in keys]
-    return Groups(list(symbols), np.array(numbers, dtype=np.int32)[inverse.reshape(-1)])
+    return Groups(list(symbols), np.array(numbers, dtype=np.int32)[row])

@@ -7,10 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from memtrace.analysis.diff import attribute_alike, common_accounting, report_diff
+from memtrace.analysis.diff import (
+    DiffReport,
+    attribute_alike,
+    common_accounting,
+    compare_peaks,
+)
 from memtrace.analysis.groups import Dimension
 from memtrace.analysis.kinds import Kinds, find_kinds
-from memtrace.analysis.peak import PeakReport, Subject, report_peak
+from memtrace.analysis.peak import PeakReport, Subject, regroup, report_peak
 from memtrace.analysis.rows import Row, gather_rows, merge_rows, sort_rows
 from memtrace.snapshot.columns import Int64
 from memtrace.symbols import Attribution, Symbol
@@ -98,27 +103,27 @@ def report_history(subjects: Sequence[Subject]) -> HistoryReport:
     """The histories of one recording or two, in one accounting."""
     accounting = common_accounting(subjects)
     attributions = attribute_alike(subjects)
+    pairs = list(zip(subjects, attributions, strict=True))
+    reports = [report_peak(one, accounting=accounting, attribution=names) for one, names in pairs]
     tables: dict[Dimension, tuple[Row, ...]] = {}
-    reports: tuple[PeakReport, ...] = ()
-    gap = 0
-    differences: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+    diff: DiffReport | None = None
     for by in DIMENSIONS:
-        if len(subjects) == 1:
-            peak = report_peak(*subjects, accounting=accounting, by=by, attribution=attributions[0])
-            tables[by] = peak.rows
-            reports = reports or (peak,)
-            continue
-        diff = report_diff(*subjects, by=by, attributions=attributions)
-        tables[by] = diff.rows
-        if not reports:
-            reports = (diff.baseline, diff.candidate)
-            gap, differences, warnings = diff.gap_bytes, diff.differences, diff.warnings
+        peaks = reports
+        if by != "symbol":
+            peaks = [regroup(*one, by) for one in zip(reports, subjects, attributions, strict=True)]
+        if len(peaks) == 2:
+            compared = compare_peaks(subjects, *peaks)
+            diff = diff or compared
+            tables[by] = compared.rows
+        else:
+            tables[by] = peaks[0].rows
     histories = tuple(
         _open(*one, accounting) for one in zip(subjects, attributions, reports, strict=True)
     )
     rows = {by: tuple(_place(tables[by], histories, by)) for by in DIMENSIONS}
-    return HistoryReport(histories, rows, gap, differences, warnings)
+    if diff is None:
+        return HistoryReport(histories, rows, 0, (), ())
+    return HistoryReport(histories, rows, diff.gap_bytes, diff.differences, diff.warnings)
 
 
 def _open(
@@ -126,10 +131,10 @@ def _open(
 ) -> History:
     run = subject.replay
     lifetimes = run.lifetimes
-    kinds = find_kinds(subject, attribution, accounting)
+    sources = Sources(subject.recording.meta)
+    kinds = find_kinds(subject, attribution, accounting, sources)
     used = {file for lines in kinds.line_sets for file, _ in lines}
     texts = (subject.recording.meta or {}).get("sources") or {}
-    sources = Sources(subject.recording.meta)
     titles = {}
     for file in sorted(used):
         region = sources.region(file)

@@ -68,7 +68,9 @@ class Kinds:
     late: Int64
 
 
-def find_kinds(subject: Subject, attribution: Attribution, accounting: Accounting) -> Kinds:
+def find_kinds(
+    subject: Subject, attribution: Attribution, accounting: Accounting, sources: Sources
+) -> Kinds:
     """The kinds of all lifetimes of a recording. Every dimension has a group for block slack."""
     run = subject.replay
     lifetimes = run.lifetimes
@@ -80,7 +82,7 @@ def find_kinds(subject: Subject, attribution: Attribution, accounting: Accountin
     telling = np.array([bool(naming.tensors) for naming in attribution.namings], dtype=bool)
     size = np.where(telling[attribution.rows], lifetimes.requested, -1)
     named, what = number_rows(attribution.rows, size)
-    places = _Places(subject)
+    places = _Places(subject, sources)
     line_sets, lines = _look_up(lifetimes.stack, places.lines)
     free_lines, freed = _look_up(lifetimes.free_stack, places.freed)
     columns = (what, category, late, lifetimes.requested, slack, lines, freed)
@@ -143,12 +145,12 @@ def _describe(naming: Naming, size: int) -> What:
 class _Places:
     """Lines of generated source in stacks."""
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: Subject, sources: Sources) -> None:
         self._stacks = Stacks(subject.recording.stacks)
         texts = (subject.recording.meta or {}).get("sources") or {}
         # The code of FX graphs is no line that allocates: the compiled program runs in its place.
         self._files = {name for name in texts if not name.startswith("<")}
-        self._sources = Sources(subject.recording.meta)
+        self._sources = sources
 
     def lines(self, stack: int) -> tuple[Place, ...]:
         """The lines of generated files, one a file, innermost first."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -160,6 +160,18 @@ def report_peak(
         ),
         other_moment=at is not None,
         present=_present(run, attribution, window, by),
+    )
+
+
+def regroup(
+    report: PeakReport, subject: Subject, attribution: Attribution, by: Dimension
+) -> PeakReport:
+    """The same peak with other rows: ``report`` by another dimension."""
+    run, event = subject.replay, report.event
+    rows = live(run, event, report.accounting)
+    named = name_live(run, attribution, rows, report.accounting, by, at=event)
+    return replace(
+        report, rows=tuple(named), present=_present(run, attribution, subject.window, by)
     )
 
 

@@ -24,8 +24,8 @@ from memtrace.render.units import clean
 MOST_BYTES = 10_000_000
 # In the order in which they build on each other; all share one scope.
 _SCRIPTS = (
-    "units", "unpack", "history", "rows", "palette", "lifetimes", "stack", "chart", "tooltip",
-    "listing", "table", "source", "heading", "keys", "app", "controls",
+    "units", "unpack", "history", "rows", "palette", "lifetimes", "stack", "marks", "chart",
+    "tooltip", "listing", "table", "source", "heading", "keys", "drawing", "app", "controls",
 )  # fmt: skip
 _STYLES = ("page", "tables", "print")
 _MARKER = re.compile(r"<!--memtrace:(\w+)-->")

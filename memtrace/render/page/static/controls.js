@@ -1,6 +1,7 @@
 // Switches and buttons, the theme, printing; and the start.
 
-function bindControls(app, timed) {
+function bindControls(app) {
+  const timed = app.histories.every((history) => history.times);
   const on = (id, event, act) => document.getElementById(id).addEventListener(event, act);
   for (const input of document.querySelectorAll("input[name=by]")) {
     input.addEventListener("change", () => {
@@ -77,7 +78,14 @@ function showTabs(app, history, moment) {
   about.replaceChildren();
   if (live) {
     if (history.letter) about.append(element("span", "letter", history.letter));
-    about.append(element("strong", "", `${formatBytes(history.total[moment])} alive ${atPeak ? "at the peak" : "then"}`), nameElement(where));
+    about.append(
+      element(
+        "strong",
+        "",
+        `${formatBytes(history.total[moment])} alive ${atPeak ? "at the peak" : "then"}`,
+      ),
+      nameElement(where),
+    );
   } else about.append(nameElement("what the peaks of A and B hold, by weight of the difference"));
   document.getElementById("to-peak").hidden = !live || atPeak;
   const other = document.getElementById("other-run");
@@ -98,6 +106,7 @@ function preparePrint(app, printing) {
 unpackPage()
   .then((page) => {
     const app = new App(page);
+    bindControls(app);
     app.refreshAll();
     showNotes(app, document.getElementById("notes"));
     app.say("");
@@ -106,7 +115,8 @@ unpackPage()
     performance.mark("memtrace-ready");
   })
   .catch((error) => {
-    document.getElementById("status").textContent = `This page could not be drawn: ${error.message}`;
+    document.getElementById("status").textContent =
+      `This page could not be drawn: ${error.message}`;
     throw error;
   });
 
@@ -117,15 +127,20 @@ function makeInterface(app) {
     total: (side, moment) => app.histories[side].total[moment],
     position: (side, moment) => describePosition(app.histories[side], moment),
     moments: (side) => Array.from(app.charts[side].frame.moments),
-    decimate: (side, view, columns) => Array.from(app.histories[side].decimate(view, app.state.axis, columns)),
+    decimate: (side, view, columns) =>
+      Array.from(app.histories[side].decimate(view, app.state.axis, columns)),
     lifetimes: (side, smallest = 0) => {
       const traced = [];
-      traceLifetimes(app.histories[side], app.charts[side].frame, smallest, (...stretch) => traced.push(stretch));
+      traceLifetimes(app.histories[side], app.charts[side].frame, smallest, (...stretch) =>
+        traced.push(stretch),
+      );
       return traced;
     },
     liveSet: (side, moment, by) =>
       tallyLive(app.histories[side], by, moment).map(({ group, bytes, count }) => ({
-        symbol: symbolText(app.histories[side].groups[by][group]), bytes, count,
+        symbol: symbolText(app.histories[side].groups[by][group]),
+        bytes,
+        count,
       })),
   };
 }

@@ -15,7 +15,14 @@ function peakCard(app, history, side) {
   head.append(nameElement(summary.label));
   const kind = summary.accounting === "allocated" ? "allocated" : "requested";
   const place = element("p", "card-place");
-  place.append("peak ", kind, " in ", nameElement(summary.window), summary.position ? ", at " : "", nameElement(summary.position));
+  place.append(
+    "peak ",
+    kind,
+    " in ",
+    nameElement(summary.window),
+    summary.position ? ", at " : "",
+    nameElement(summary.position),
+  );
   card.append(
     head,
     element("p", "card-figure", formatBytes(summary.peak_bytes)),
@@ -29,7 +36,11 @@ function peakCard(app, history, side) {
 function driverWords(summary) {
   const driver = summary.driver_peak_bytes;
   if (driver === null) {
-    return { true: "replay equals the driver's figures", false: "replay DIFFERS from the driver's figures", null: "no figures of the driver" }[summary.reconciled];
+    return {
+      true: "replay equals the driver's figures",
+      false: "replay DIFFERS from the driver's figures",
+      null: "no figures of the driver",
+    }[summary.reconciled];
   }
   if (driver === summary.peak_bytes) return "the driver's peak is the same";
   return `the driver's peak is ${formatExact(driver)}`;
@@ -44,7 +55,13 @@ function gapCard(app) {
     head,
     element("p", "card-figure", formatDelta(app.data.gap)),
     gapParts(app),
-    element("p", "card-place", app.data.gap ? `${formatExact(app.data.gap, true)}; B's peak is ${share}` : "both peaks are equal"),
+    element(
+      "p",
+      "card-place",
+      app.data.gap
+        ? `${formatExact(app.data.gap, true)}; B's peak is ${share}`
+        : "both peaks are equal",
+    ),
   );
   return card;
 }
@@ -101,14 +118,34 @@ function showNotes(app, host) {
   for (const history of app.histories) {
     const { summary, letter } = history;
     const who = letter ? `${letter}: ` : "";
-    const checked = { true: "the replay equals all of the driver's figures", false: "the replay DIFFERS from the driver's figures", null: "no figures of the driver to compare with" };
-    notes.push([summary.reconciled === false ? "warning" : "checked", who + checked[String(summary.reconciled)] + (summary.complete ? "" : "; the recording is incomplete")]);
+    const checked = {
+      true: "the replay equals all of the driver's figures",
+      false: "the replay DIFFERS from the driver's figures",
+      null: "no figures of the driver to compare with",
+    };
+    notes.push([
+      summary.reconciled === false ? "warning" : "checked",
+      who +
+        checked[String(summary.reconciled)] +
+        (summary.complete ? "" : "; the recording is incomplete"),
+    ]);
     for (const line of summary.warnings) notes.push(["note", who + line]);
-    if (history.from > 0) notes.push(["note", `${who}totals before event ${formatCount(history.from)} are not known and not drawn`]);
+    if (history.from > 0)
+      notes.push([
+        "note",
+        `${who}totals before event ${formatCount(history.from)} are not known and not drawn`,
+      ]);
     if (!history.whole) {
-      notes.push(["note", `${who}this recording is too long for one page: single lifetimes are those of ${history.window.name}; of the rest the page has the totals of its weightiest rows at ${formatCount(history.overview.moments.length)} moments, each the greatest of its stretch`]);
+      notes.push([
+        "note",
+        `${who}this recording is too long for one page: single lifetimes are those of ${history.window.name}; of the rest the page has the totals of its weightiest rows at ${formatCount(history.overview.moments.length)} moments, each the greatest of its stretch`,
+      ]);
     }
-    if (history.facts.length) notes.push(["run", who + history.facts.map(([name, value]) => `${name} ${value}`).join(" · ")]);
+    if (history.facts.length)
+      notes.push([
+        "run",
+        who + history.facts.map(([name, value]) => `${name} ${value}`).join(" · "),
+      ]);
   }
   for (const line of app.data.warnings) notes.push(["note", line]);
   host.replaceChildren(

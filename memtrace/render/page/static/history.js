@@ -6,10 +6,21 @@
 class History {
   constructor(run, buffer) {
     Object.assign(this, {
-      letter: run.letter, summary: run.summary, facts: run.facts, events: run.events,
-      from: run.from, whole: !run.overview, windows: run.windows, window: run.windows[run.window],
-      groups: run.groups, whats: run.whats, categories: run.categories, lineSets: run.lineSets,
-      freeLines: run.freeLines, files: run.files, buffer,
+      letter: run.letter,
+      summary: run.summary,
+      facts: run.facts,
+      events: run.events,
+      from: run.from,
+      whole: !run.overview,
+      windows: run.windows,
+      window: run.windows[run.window],
+      groups: run.groups,
+      whats: run.whats,
+      categories: run.categories,
+      lineSets: run.lineSets,
+      freeLines: run.freeLines,
+      files: run.files,
+      buffer,
     });
     this.readKinds(run.kinds);
     this.kind = readColumn(buffer, run.kind);
@@ -32,11 +43,15 @@ class History {
   readKinds(kinds) {
     const { buffer } = this;
     this.requested = readColumn(buffer, kinds.requested, Float64Array);
-    this.slack = readColumn(buffer, kinds.held, Float64Array).map((held, kind) => held - this.requested[kind]);
-    for (const name of ["what", "category", "lines", "freed"]) this[`${name}Of`] = readColumn(buffer, kinds[name]);
+    this.slack = readColumn(buffer, kinds.held, Float64Array).map(
+      (held, kind) => held - this.requested[kind],
+    );
+    for (const name of ["what", "category", "lines", "freed"])
+      this[`${name}Of`] = readColumn(buffer, kinds[name]);
     this.late = readColumn(buffer, kinds.late);
     this.groupOf = {};
-    for (const by of Object.keys(kinds.groups)) this.groupOf[by] = readColumn(buffer, kinds.groups[by]);
+    for (const by of Object.keys(kinds.groups))
+      this.groupOf[by] = readColumn(buffer, kinds.groups[by]);
   }
 
   get peak() {
@@ -55,7 +70,9 @@ class History {
 
   // When a lifetime's late category begins: as its iteration ends. [moment, lifetime], ascending.
   findTurns() {
-    const steps = this.windows.filter((w) => w.iteration).sort((a, b) => a.begin - b.begin || a.end - b.end);
+    const steps = this.windows
+      .filter((w) => w.iteration)
+      .sort((a, b) => a.begin - b.begin || a.end - b.end);
     this.turnOf = new Map();
     if (!steps.length) return [];
     const changes = this.groupOf.category.map((group, kind) => Number(group !== this.late[kind]));
@@ -63,7 +80,7 @@ class History {
     for (let k = 0; k < this.born.length; k += 1) {
       if (!changes[this.kind[k]]) continue;
       let at = 0;
-      for (let low = 0, high = steps.length - 1; low <= high; ) {
+      for (let low = 0, high = steps.length - 1; low <= high;) {
         const middle = (low + high) >> 1;
         if (steps[middle].begin <= this.born[k]) {
           at = middle;
@@ -112,7 +129,11 @@ class History {
     const { begin, end } = this.window;
     const inside = Int32Array.from({ length: end - begin + 1 }, (_, k) => begin + k);
     const outside = this.overview.moments.filter((moment) => !this.detailed(moment));
-    return Int32Array.from([...outside.filter((m) => m < begin), ...inside, ...outside.filter((m) => m > end)]);
+    return Int32Array.from([
+      ...outside.filter((m) => m < begin),
+      ...inside,
+      ...outside.filter((m) => m > end),
+    ]);
   }
 
   // Milliseconds of each event since the window's first one. Events within one microsecond are
@@ -120,10 +141,11 @@ class History {
   spreadTimes(times) {
     const first = times[Math.min(this.window.begin, times.length - 1)];
     const spread = new Float64Array(times.length);
-    for (let k = 0; k < times.length; ) {
+    for (let k = 0; k < times.length;) {
       let next = k + 1;
       while (next < times.length && times[next] === times[k]) next += 1;
-      for (let j = k; j < next; j += 1) spread[j] = (times[k] - first + (j - k) / (next - k)) / 1000;
+      for (let j = k; j < next; j += 1)
+        spread[j] = (times[k] - first + (j - k) / (next - k)) / 1000;
       k = next;
     }
     return spread;
@@ -147,7 +169,7 @@ class History {
   // Number of the last known moment at or before x, at least 0.
   findKnown(x, axis) {
     let low = 0;
-    for (let high = this.count - 1; low < high; ) {
+    for (let high = this.count - 1; low < high;) {
       const middle = (low + high + 1) >> 1;
       if (this.position(this.momentAt(middle), axis) <= x) low = middle;
       else high = middle - 1;

@@ -8,7 +8,11 @@ function makeFocus(row, groups, label) {
 function sameFocus(one, other) {
   if (!one || !other) return false;
   if (one.row >= 0 || other.row >= 0) return one.row === other.row;
-  return one.groups.every((groups, side) => groups.length === other.groups[side].length && groups.every((g, k) => g === other.groups[side][k]));
+  return one.groups.every(
+    (groups, side) =>
+      groups.length === other.groups[side].length &&
+      groups.every((g, k) => g === other.groups[side][k]),
+  );
 }
 
 // The rows of the peaks of two histories, as memtrace diff has them.
@@ -41,7 +45,11 @@ function describeRow(row) {
 
 // What a symbol's text says besides its short name.
 function placeOf(text, short) {
-  return text.split(short).map((part) => part.trim()).filter(Boolean).join(" ");
+  return text
+    .split(short)
+    .map((part) => part.trim())
+    .filter(Boolean)
+    .join(" ");
 }
 
 // The live set of a history at a moment; of a moment outside of the lifetimes on the page, its
@@ -63,7 +71,10 @@ function liveRows(app, history, side, moment) {
       band: row.row >= 0 ? app.bandOfRow(row.row) : null,
       cells: [formatCount(row.count), formatBytes(row.bytes), formatShare(row.bytes, total)],
       share: { value: total ? row.bytes / total : 0 },
-      focus: row.row >= 0 ? makeFocus(row.row, app.data.rows[by][row.row].groups, short) : makeFocus(-1, groups, short),
+      focus:
+        row.row >= 0
+          ? makeFocus(row.row, app.data.rows[by][row.row].groups, short)
+          : makeFocus(-1, groups, short),
       bytes: row.bytes,
       count: row.count,
     };
@@ -87,7 +98,13 @@ function overviewRows(app, history, moment) {
       band: rest ? null : app.bandOfRow(number),
       cells: ["", formatBytes(column[at]), formatShare(column[at], total)],
       share: { value: total ? column[at] / total : 0 },
-      focus: rest ? makeFocus(-1, app.histories.map(() => []), what.short) : makeFocus(number, row.groups, row.short),
+      focus: rest
+        ? makeFocus(
+            -1,
+            app.histories.map(() => []),
+            what.short,
+          )
+        : makeFocus(number, row.groups, row.short),
       bytes: column[at],
       count: 0,
     };

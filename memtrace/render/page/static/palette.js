@@ -1,7 +1,17 @@
 // Colours that people with any kind of colour vision can tell apart (Okabe and Ito's, lightened to
 // serve as areas). Colour never stands alone: areas and rows bear the same numbers.
 
-const HUES = ["#e69f00", "#56b4e9", "#2fb58c", "#d986b3", "#e8743b", "#6f9bd8", "#d8cf4a", "#a98bd6", "#8bc3a0"];
+const HUES = [
+  "#e69f00",
+  "#56b4e9",
+  "#2fb58c",
+  "#d986b3",
+  "#e8743b",
+  "#6f9bd8",
+  "#d8cf4a",
+  "#a98bd6",
+  "#8bc3a0",
+];
 const GREYS = {
   light: ["#c3c9d1", "#d3d8de", "#b4bbc5", "#dde1e6", "#a7afba"],
   dark: ["#59626e", "#454d58", "#687281", "#3b424c", "#747e8c"],
@@ -9,12 +19,26 @@ const GREYS = {
 const FOCUS = "#f0569a"; // a row without an area of its own, while it is pointed at
 const INK = {
   light: {
-    surface: "#ffffff", text: "#1d2127", muted: "#5f6875", line: "#e4e7eb", strong: "#1d2127",
-    others: "#eceef1", hatch: "#cfd4db", phase: "#f1f3f5", chip: "#ffffff",
+    surface: "#ffffff",
+    text: "#1d2127",
+    muted: "#5f6875",
+    line: "#e4e7eb",
+    strong: "#1d2127",
+    others: "#eceef1",
+    hatch: "#cfd4db",
+    phase: "#f1f3f5",
+    chip: "#ffffff",
   },
   dark: {
-    surface: "#16191d", text: "#e8eaed", muted: "#9aa3af", line: "#2b3037", strong: "#f4f5f7",
-    others: "#2a2f36", hatch: "#444c57", phase: "#20242a", chip: "#0f1114",
+    surface: "#16191d",
+    text: "#e8eaed",
+    muted: "#9aa3af",
+    line: "#2b3037",
+    strong: "#f4f5f7",
+    others: "#2a2f36",
+    hatch: "#444c57",
+    phase: "#20242a",
+    chip: "#0f1114",
   },
 };
 

@@ -15,7 +15,9 @@ function symbolText({ place, name, operation, line }) {
 function series(names) {
   const distinct = [...new Set(names)];
   const base = distinct[0].replace(/\d+$/, "");
-  const rest = distinct.slice(1).map((name) => (name.startsWith(base) ? name.slice(base.length) : name));
+  const rest = distinct
+    .slice(1)
+    .map((name) => (name.startsWith(base) ? name.slice(base.length) : name));
   return [distinct[0], ...rest].join(", ");
 }
 
@@ -88,7 +90,9 @@ function shapesOf(history, lifetimes, most = 4) {
     const shape = history.about(lifetime).shape;
     if (shape) counts.set(shape, (counts.get(shape) || 0) + 1);
   }
-  const parts = [...counts].slice(0, most).map(([shape, count]) => (count > 1 ? `${count} × ${shape}` : shape));
+  const parts = [...counts]
+    .slice(0, most)
+    .map(([shape, count]) => (count > 1 ? `${count} × ${shape}` : shape));
   if (counts.size > most) parts.push(`${counts.size - most} more shapes`);
   return parts.join(", ");
 }
@@ -101,11 +105,17 @@ function chooseBands(rows, peaks) {
   const heavy = numbered.filter((row) => row.weight >= most * 0.008);
   const byWeight = (a, b) => b.weight - a.weight;
   if (peaks.length === 1) {
-    return heavy.sort(byWeight).slice(0, 9).map((row, k) => ({ row: row.index, hue: k, number: k + 1 }));
+    return heavy
+      .sort(byWeight)
+      .slice(0, 9)
+      .map((row, k) => ({ row: row.index, hue: k, number: k + 1 }));
   }
   const differing = heavy.filter((row) => row.delta).slice(0, 8);
   const taken = new Set(differing);
-  const alike = heavy.filter((row) => !taken.has(row)).sort(byWeight).slice(0, 5);
+  const alike = heavy
+    .filter((row) => !taken.has(row))
+    .sort(byWeight)
+    .slice(0, 5);
   return [
     ...alike.map((row, k) => ({ row: row.index, grey: k, number: differing.length + k + 1 })),
     ...differing.map((row, k) => ({ row: row.index, hue: k, number: k + 1 })),
@@ -119,7 +129,9 @@ function orderBands(histories, by, bands, rows) {
   const mean = new Float64Array(all.length);
   const most = new Float64Array(all.length);
   histories.forEach((history, side) => {
-    const view = [history.window.begin, history.window.end].map((moment) => history.position(moment, "event"));
+    const view = [history.window.begin, history.window.end].map((moment) =>
+      history.position(moment, "event"),
+    );
     const moments = history.decimate(view, "event", 200);
     const sums = composeBands(history, assignBands(history, by, all, rows, side), moments);
     sums.forEach((sum, k) => {
@@ -129,5 +141,7 @@ function orderBands(histories, by, bands, rows) {
   });
   const steadiness = new Map(bands.map((band, k) => [band, mean[k] / (most[k] || 1)]));
   const coloured = (band) => Number(band.grey === undefined);
-  return [...bands].sort((a, b) => coloured(a) - coloured(b) || steadiness.get(b) - steadiness.get(a));
+  return [...bands].sort(
+    (a, b) => coloured(a) - coloured(b) || steadiness.get(b) - steadiness.get(a),
+  );
 }

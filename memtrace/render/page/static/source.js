@@ -33,10 +33,15 @@ class SourceView {
     this.space.append(this.page);
     this.viewport.append(this.space);
     this.note = host.querySelector(".source-note");
-    this.picker.addEventListener("change", () => this.open(...this.picker.value.split(":").map(Number)));
+    this.picker.addEventListener("change", () =>
+      this.open(...this.picker.value.split(":").map(Number)),
+    );
     this.viewport.addEventListener("scroll", () => this.draw());
     new ResizeObserver(() => this.draw()).observe(this.viewport);
-    for (const [name, step] of [["previous", -1], ["next", 1]]) {
+    for (const [name, step] of [
+      ["previous", -1],
+      ["next", 1],
+    ]) {
       host.querySelector(`.${name}`).addEventListener("click", () => this.step(step));
     }
   }
@@ -48,12 +53,19 @@ class SourceView {
   // Takes up the chosen moments: margins of all files, their sums in the list of files.
   refresh() {
     this.host.classList.toggle("none", this.empty);
-    if (this.empty) this.note.textContent = "none: the recordings hold no generated code that allocated anything";
+    if (this.empty)
+      this.note.textContent = "none: the recordings hold no generated code that allocated anything";
     if (this.empty) return;
     const { histories, state } = this.app;
     this.margins = histories.map((history, side) => bytesByLine(history, state.chosen[side]));
     const entries = histories.flatMap((history, side) =>
-      history.files.map((file, number) => ({ history, side, file, number, bytes: sumOf(this.margins[side][number]) })),
+      history.files.map((file, number) => ({
+        history,
+        side,
+        file,
+        number,
+        bytes: sumOf(this.margins[side][number]),
+      })),
     );
     entries.sort((a, b) => b.bytes - a.bytes);
     this.picker.replaceChildren(
@@ -75,7 +87,10 @@ class SourceView {
     const history = this.app.histories[side];
     if (!same) {
       this.lines = readText(history.buffer, history.files[number].text).split("\n");
-      this.longest = Math.min(this.lines.reduce((most, line) => Math.max(most, line.length), 0), 4000);
+      this.longest = Math.min(
+        this.lines.reduce((most, line) => Math.max(most, line.length), 0),
+        4000,
+      );
       this.space.style.height = `${this.lines.length * LINE_HEIGHT}px`;
       this.page.style.minWidth = `${this.longest + 24}ch`;
     }
@@ -93,7 +108,10 @@ class SourceView {
   }
 
   heaviest() {
-    return this.holding.reduce((best, line) => (this.margin.get(line) > (this.margin.get(best) || 0) ? line : best), 1);
+    return this.holding.reduce(
+      (best, line) => (this.margin.get(line) > (this.margin.get(best) || 0) ? line : best),
+      1,
+    );
   }
 
   // Scrolls so that a line is in the upper third.
@@ -105,8 +123,12 @@ class SourceView {
 
   // To the next line that holds bytes.
   step(direction) {
-    const middle = Math.round((this.viewport.scrollTop + this.viewport.clientHeight / 3) / LINE_HEIGHT) + 1;
-    const lines = direction > 0 ? this.holding.filter((line) => line > middle) : this.holding.filter((line) => line < middle).reverse();
+    const middle =
+      Math.round((this.viewport.scrollTop + this.viewport.clientHeight / 3) / LINE_HEIGHT) + 1;
+    const lines =
+      direction > 0
+        ? this.holding.filter((line) => line > middle)
+        : this.holding.filter((line) => line < middle).reverse();
     if (lines.length) this.jump(lines[0]);
   }
 
@@ -114,7 +136,9 @@ class SourceView {
   draw() {
     const first = Math.max(Math.floor(this.viewport.scrollTop / LINE_HEIGHT) - MARGIN_LINES, 0);
     const count = Math.ceil(this.viewport.clientHeight / LINE_HEIGHT) + 2 * MARGIN_LINES;
-    const lines = this.lines.slice(first, first + count).map((text, k) => this.makeLine(first + k + 1, text));
+    const lines = this.lines
+      .slice(first, first + count)
+      .map((text, k) => this.makeLine(first + k + 1, text));
     this.page.style.transform = `translateY(${first * LINE_HEIGHT}px)`;
     this.page.replaceChildren(...lines);
   }
@@ -128,7 +152,9 @@ class SourceView {
       const fill = element("span", "fill");
       fill.style.width = `${Math.max((100 * bytes) / this.greatest, 1)}%`;
       amount.append(fill);
-      line.addEventListener("click", () => this.app.selectLine(this.shown[0], this.shown[1], number));
+      line.addEventListener("click", () =>
+        this.app.selectLine(this.shown[0], this.shown[1], number),
+      );
     }
     line.dataset.line = number;
     line.append(amount, element("span", "number", String(number)), element("code", "", text));
@@ -139,12 +165,18 @@ class SourceView {
   listHeaviest(host, most = 24) {
     this.app.histories.forEach((history, side) => {
       const innermost = bytesByLine(history, this.app.state.chosen[side]);
-      const lines = innermost.flatMap((map, file) => [...map].map(([line, bytes]) => ({ file, line, bytes })));
+      const lines = innermost.flatMap((map, file) =>
+        [...map].map(([line, bytes]) => ({ file, line, bytes })),
+      );
       lines.sort((a, b) => b.bytes - a.bytes);
       for (const { file, line, bytes } of lines.slice(0, most)) {
         const text = readText(history.buffer, history.files[file].text).split("\n")[line - 1] || "";
         const item = element("div", "print-line");
-        item.append(element("span", "amount", formatBytes(bytes)), element("span", "number", `${history.letter} ${history.files[file].name}:${line}`), element("code", "", text.trim().slice(0, 160)));
+        item.append(
+          element("span", "amount", formatBytes(bytes)),
+          element("span", "number", `${history.letter} ${history.files[file].name}:${line}`),
+          element("code", "", text.trim().slice(0, 160)),
+        );
         host.append(item);
       }
     });
@@ -152,7 +184,9 @@ class SourceView {
 
   // Shows where the rows of a focus were made; false where no source on the page tells.
   reveal(focus) {
-    const sides = this.app.histories.map((_, side) => side).filter((side) => focus.groups[side].length);
+    const sides = this.app.histories
+      .map((_, side) => side)
+      .filter((side) => focus.groups[side].length);
     let best = null;
     for (const side of sides) {
       const found = this.linesOf(side, focus.groups[side]);
@@ -181,13 +215,17 @@ class SourceView {
       tally.set(key, (tally.get(key) || 0) + bytes);
     };
     for (const lifetime of history.live(chosen[side]) || []) {
-      if (wanted.has(history.group(lifetime, by, chosen[side]))) add(history.kind[lifetime], history.requested[history.kind[lifetime]]);
+      if (wanted.has(history.group(lifetime, by, chosen[side])))
+        add(history.kind[lifetime], history.requested[history.kind[lifetime]]);
     }
-    if (!tally.size) history.groupOf[by].forEach((group, kind) => wanted.has(group) && add(kind, 0));
+    if (!tally.size)
+      history.groupOf[by].forEach((group, kind) => wanted.has(group) && add(kind, 0));
     if (!tally.size) return null;
     const [key, bytes] = [...tally].sort((a, b) => b[1] - a[1])[0];
     const [file, line] = key.split(":").map(Number);
-    const lines = [...tally.keys()].map((one) => one.split(":").map(Number)).filter(([f]) => f === file);
+    const lines = [...tally.keys()]
+      .map((one) => one.split(":").map(Number))
+      .filter(([f]) => f === file);
     return { file, line, bytes, lines: lines.map(([, number]) => number) };
   }
 }

@@ -7,7 +7,11 @@ function assignBands(history, by, bands, rows, side) {
   const of = new Int16Array(history.groups[by].length).fill(others);
   const ofRow = new Int16Array(rows.length).fill(others);
   bands.forEach((band, number) => {
-    const groups = band.focus ? band.groups[side] : band.row >= 0 ? rows[band.row].groups[side] : [];
+    const groups = band.focus
+      ? band.groups[side]
+      : band.row >= 0
+        ? rows[band.row].groups[side]
+        : [];
     for (const group of groups) of[group] = number;
     if (band.row >= 0) ofRow[band.row] = number;
   });
@@ -32,7 +36,8 @@ function composeBands(history, assignment, moments) {
       const { places, numbers, rows } = history.overview;
       const at = places.get(moment);
       rows[by].forEach((column, c) => {
-        sums[k * count + (c < numbers[by].length ? ofRow[numbers[by][c]] : count - 1)] += column[at];
+        sums[k * count + (c < numbers[by].length ? ofRow[numbers[by][c]] : count - 1)] +=
+          column[at];
       });
       continue;
     }
@@ -41,9 +46,9 @@ function composeBands(history, assignment, moments) {
       now[slackBand] += slack[kind[births]];
     }
     for (; turned < turns.length && turns[turned][0] < moment; turned += 1) {
-      const of_ = kind[turns[turned][1]];
-      now[of[group[of_]]] -= requested[of_];
-      now[of[late[of_]]] += requested[of_];
+      const which = kind[turns[turned][1]];
+      now[of[group[which]]] -= requested[which];
+      now[of[late[which]]] += requested[which];
     }
     for (; gone < deaths.length && end[deaths[gone]] < moment; gone += 1) {
       const which = kind[deaths[gone]];
@@ -77,12 +82,22 @@ function makeFrame(history, assignment, view, axis, columns) {
 // Number of the drawn moment that holds at x, -1 before the first.
 function frameIndex(frame, x) {
   let low = -1;
-  for (let high = frame.xs.length - 1; low < high; ) {
+  for (let high = frame.xs.length - 1; low < high;) {
     const middle = (low + high + 1) >> 1;
     if (frame.xs[middle] <= x) low = middle;
     else high = middle - 1;
   }
   return low;
+}
+
+// Number of the band at a height of `bytes`, -1 where there is none.
+function bandAt(frame, index, bytes) {
+  const step = frame.bands + 1;
+  for (let number = 0; number < frame.bands; number += 1) {
+    if (bytes >= frame.tops[index * step + number] && bytes < frame.tops[index * step + number + 1])
+      return number;
+  }
+  return -1;
 }
 
 // Screen positions of a frame: edges of every moment's column and a function for bytes.
@@ -96,7 +111,15 @@ function placeFrame(plot, frame) {
     edges[k] = left + ((frame.xs[k] - min) / (max - min)) * width;
   }
   edges[frame.xs.length] = left + width;
-  return { edges, y: (bytes) => top + height - (bytes - low) * perByte, perByte, left, top, width, height };
+  return {
+    edges,
+    y: (bytes) => top + height - (bytes - low) * perByte,
+    perByte,
+    left,
+    top,
+    width,
+    height,
+  };
 }
 
 function drawStack(plot, frame, bands, theme, lit) {
@@ -161,7 +184,8 @@ function widestSpan(frame, { edges, y, left, width, top, height }, step, number,
     if (start < 0) return;
     const from = Math.max(edges[start], left);
     const to = Math.min(edges[k], left + width);
-    if (!best || to - from > best.right - best.left) best = { left: from, right: to, y: (low + high) / 2 };
+    if (!best || to - from > best.right - best.left)
+      best = { left: from, right: to, y: (low + high) / 2 };
   };
   for (let k = 0; k < count; k += 1) {
     const upper = Math.max(y(frame.tops[k * step + number + 1]), top);
@@ -185,7 +209,7 @@ function fitText(context, text, room) {
   const whole = text.length > 400 ? text.slice(0, 400) : text;
   if (whole === text && context.measureText(text).width <= room) return text;
   let low = 0;
-  for (let high = whole.length; low < high; ) {
+  for (let high = whole.length; low < high;) {
     const middle = (low + high + 1) >> 1;
     if (context.measureText(`${whole.slice(0, middle)}…`).width <= room) low = middle;
     else high = middle - 1;

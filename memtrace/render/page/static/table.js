@@ -29,7 +29,10 @@ class RowTable {
     shown.forEach((row, index) => body.append(this.makeRow(row, index)));
     if (shown.length < rows.length) body.append(this.makeRest(rows.slice(shown.length)));
     const foot = table.createTFoot().insertRow();
-    foot.append(element("th", "", total[0]), ...total[1].map((text) => element("td", "figure", text)));
+    foot.append(
+      element("th", "", total[0]),
+      ...total[1].map((text) => element("td", "figure", text)),
+    );
     this.host.replaceChildren(table);
     this.body = body;
     this.mark();
@@ -117,12 +120,14 @@ class RowTable {
 
   // Scrolls, within the table alone, to the row that is lit up or selected.
   reveal() {
-    const line = this.body?.querySelector("tr.lit") || this.body?.querySelector("[aria-selected=true]");
+    const line =
+      this.body?.querySelector("tr.lit") || this.body?.querySelector("[aria-selected=true]");
     if (!line) return;
     const top = line.offsetTop - this.host.offsetTop;
     const { scrollTop, clientHeight } = this.host;
     if (top < scrollTop + 40) this.host.scrollTop = Math.max(top - 60, 0);
-    else if (top + line.offsetHeight > scrollTop + clientHeight - 40) this.host.scrollTop = top - clientHeight / 2;
+    else if (top + line.offsetHeight > scrollTop + clientHeight - 40)
+      this.host.scrollTop = top - clientHeight / 2;
   }
 
   walk(event) {
@@ -135,7 +140,8 @@ class RowTable {
       for (const one of lines) one.tabIndex = -1;
       lines[next].tabIndex = 0;
       lines[next].focus();
-    } else if ((event.key === "Enter" || event.key === " ") && line.dataset.index) this.pick(Number(line.dataset.index));
+    } else if ((event.key === "Enter" || event.key === " ") && line.dataset.index)
+      this.pick(Number(line.dataset.index));
     else return;
     event.preventDefault();
   }

@@ -6,7 +6,10 @@ function describeMoment(history, moment) {
   if (history.times) {
     const time = history.position(moment, "time");
     const side = time < 0 ? "before" : "after";
-    rows.push(["time", `${formatTime(Math.abs(time))} ${side} the start of ${history.window.name}`]);
+    rows.push([
+      "time",
+      `${formatTime(Math.abs(time))} ${side} the start of ${history.window.name}`,
+    ]);
   }
   return rows;
 }
@@ -26,18 +29,23 @@ function positionIn(window, moment) {
     const before = phases.filter((p) => p.end < moment).sort((a, b) => b.end - a.end)[0];
     const after = phases.filter((p) => p.begin > moment).sort((a, b) => a.begin - b.begin)[0];
     if (before && after) {
-      return before.name === after.name ? `between two ${before.name}s` : `between ${before.name} and ${after.name}`;
+      return before.name === after.name
+        ? `between two ${before.name}s`
+        : `between ${before.name} and ${after.name}`;
     }
     if (before) return `after ${before.name}`;
     if (after) return `before ${after.name}`;
     return `${percent(window.begin, window.end)}% of ${window.iteration ? window.name : "the recording"}`;
   }
   const rank = (p) => [Number(moment === p.begin), p.end - p.begin];
-  const phase = inside.reduce((best, p) => (rank(p)[0] - rank(best)[0] || rank(p)[1] - rank(best)[1]) < 0 ? p : best);
+  const phase = inside.reduce((best, p) =>
+    (rank(p)[0] - rank(best)[0] || rank(p)[1] - rank(best)[1]) < 0 ? p : best,
+  );
   if (phase.name === "optimizer") return phase.name;
   const share = percent(phase.begin, phase.end);
   const same = phases.filter((p) => p.name === phase.name);
-  const name = same.length === 1 ? phase.name : `${phase.name} ${same.indexOf(phase) + 1}/${same.length}`;
+  const name =
+    same.length === 1 ? phase.name : `${phase.name} ${same.indexOf(phase) + 1}/${same.length}`;
   if (share < 5) return `start of ${name} (${share}%)`;
   if (share > 95) return `end of ${name} (${share}%)`;
   return `${name} ${share}%`;
@@ -54,7 +62,11 @@ function describeLifetime(history, lifetime) {
     ["symbol", lifetimeName(history, lifetime)],
     ["layer", history.about(lifetime).layer],
     ["category", history.about(lifetime).category],
-    ["bytes", formatExact(history.requested[kind]) + (slack > 0 ? `, block ${formatCount(slack)} more` : "")],
+    [
+      "bytes",
+      formatExact(history.requested[kind]) +
+        (slack > 0 ? `, block ${formatCount(slack)} more` : ""),
+    ],
     ["born", born < 0 ? "before the recording" : at(born + 1)],
     ["made by", history.about(lifetime).made],
     ["freed", end >= history.events ? "not within the recording" : at(end)],
@@ -94,7 +106,8 @@ class Tooltip {
     const over = chart.plot.over.getBoundingClientRect();
     const room = document.documentElement.clientWidth;
     const width = this.box.offsetWidth;
-    const x = over.left + left + 18 + width < room ? over.left + left + 18 : over.left + left - width - 18;
+    const x =
+      over.left + left + 18 + width < room ? over.left + left + 18 : over.left + left - width - 18;
     this.box.style.left = `${Math.max(x, 8) + window.scrollX}px`;
     const height = this.box.offsetHeight;
     const y = Math.min(over.top + 8, window.innerHeight - height - 8);

@@ -30,7 +30,10 @@ function formatDelta(size) {
 function formatCount(count) {
   if (!Number.isInteger(count)) return "";
 
-  return Math.abs(count).toString().replace(/\B(?=(\d{3})+$)/g, ",").replace(/^/, count < 0 ? "−" : "");
+  return Math.abs(count)
+    .toString()
+    .replace(/\B(?=(\d{3})+$)/g, ",")
+    .replace(/^/, count < 0 ? "−" : "");
 }
 
 function formatExact(size, signed = false) {
@@ -56,7 +59,8 @@ function formatTicks(values) {
   const unit = Math.min(Math.max(Math.floor(Math.log10(greatest) / 3), 0), UNITS.length - 1);
   const scaled = values.map((value) => value / 1000 ** unit);
   let digits = 0;
-  while (digits < 6 && scaled.some((v) => Math.abs(v - Number(v.toFixed(digits))) > 1e-9)) digits += 1;
+  while (digits < 6 && scaled.some((v) => Math.abs(v - Number(v.toFixed(digits))) > 1e-9))
+    digits += 1;
   return scaled.map((v) => (v === 0 ? "0" : `${v.toFixed(digits)} ${UNITS[unit]}`));
 }
 
