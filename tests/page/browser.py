@@ -118,37 +118,37 @@ class Browser:
         self.frame()
 
     def keys(self, *keys: str) -> None:
-        self._actions().send_keys(*keys).perform()
+        self.actions().send_keys(*keys).perform()
         self.frame()
 
     def move(self, side: int, across: float, up: float) -> None:
         """The pointer to a place in a chart, as shares of its width and height."""
-        self._to(side, across, up).perform()
+        self.pointer(side, across, up).perform()
         self.frame()
 
     def press(self, side: int, across: float, up: float) -> None:
-        self._to(side, across, up).click().perform()
+        self.pointer(side, across, up).click().perform()
         self.frame()
 
     def drag(self, side: int, start: tuple[float, float], end: tuple[float, float]) -> None:
         over = self.all(".u-over")[side]
         width, height = over.size["width"], over.size["height"]
         across, up = int((end[0] - start[0]) * width), int((start[1] - end[1]) * height)
-        self._to(side, *start).click_and_hold().move_by_offset(across, up).release().perform()
+        self.pointer(side, *start).click_and_hold().move_by_offset(across, up).release().perform()
         self.frame()
 
     def away(self) -> None:
         """The pointer off charts and rows."""
-        self._actions().move_to_element(self.one("h1")).perform()
+        self.actions().move_to_element(self.one("h1")).perform()
         self.frame()
 
-    def _to(self, side: int, across: float, up: float) -> Any:
+    def pointer(self, side: int, across: float, up: float) -> Any:
         over = self.all(".u-over")[side]
         width, height = over.size["width"], over.size["height"]
         offset = int((across - 0.5) * width), int((0.5 - up) * height)
-        return self._actions().move_to_element_with_offset(over, *offset)
+        return self.actions().move_to_element_with_offset(over, *offset)
 
-    def _actions(self) -> Any:
+    def actions(self) -> Any:
         from selenium.webdriver import ActionChains
 
         return ActionChains(self.driver, duration=0)

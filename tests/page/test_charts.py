@@ -153,7 +153,7 @@ def test_a_row_and_its_area_light_up_together(two):
     )
     before = two.colour(1, x, y)
     row = two.all("#rows tbody tr")[0]
-    two._actions().move_to_element(row).perform()
+    two.actions().move_to_element(row).perform()
     two.frame()
     assert lit(two) == band
     faded = two.colour(1, x, y)
@@ -184,7 +184,7 @@ def test_dragging_zooms_and_a_double_click_goes_back(one):
     one.drag(0, (0.3, 0.5), (0.4, 0.5))
     after = view(one)
     assert after[1] - after[0] == pytest.approx((before[1] - before[0]) * 0.1, rel=0.05)
-    one._to(0, 0.5, 0.5).double_click().perform()
+    one.pointer(0, 0.5, 0.5).double_click().perform()
     one.frame()
     assert view(one) == before
     one.drag(0, (0.3, 0.3), (0.5, 0.6))
@@ -255,18 +255,21 @@ def test_charts_by_keyboard(one):
 def test_everything_is_reached_by_tab(two):
     two.js("document.activeElement.blur()")
     reached = set()
-    for _ in range(40):
+    for _ in range(30):
         two.keys("\ue004")
-        reached.add(
-            two.js(
-                "const e = document.activeElement;"
-                "return e.id || e.name || e.dataset.tab || e.className || e.tagName.toLowerCase();"
-            )
+        name, visible = two.js(
+            """
+            const e = document.activeElement;
+            const { tab, index } = e.dataset;
+            const name = e.id || e.name || tab || index || e.className || e.tagName;
+            const { outlineStyle } = getComputedStyle(e.name ? e.nextElementSibling : e);
+            return [name, outlineStyle !== "none"];
+            """
         )
-        assert two.js("return document.activeElement.matches(':focus-visible')") or reached
-    wanted = {"theme", "by", "axis", "zoom-in", "zoom-whole", "plot", "gap", "source-lines"}
+        reached.add(name)
+        assert visible or name == "BODY", name  # where the focus is can be seen
+    wanted = {"theme", "by", "axis", "zoom-in", "zoom-whole", "plot", "gap", "0", "source-lines"}
     assert wanted <= reached, reached
-    assert "tr" in reached or "lit" in reached
 
 
 def test_rows_by_keyboard(two):

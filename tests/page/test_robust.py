@@ -55,6 +55,7 @@ def test_every_kind_of_recording(browser, write, path):
     )
     for warning in subject.replay.warnings:
         assert warning in browser.text("#notes")
+        assert browser.text(".to-notes").endswith("below")
     use(browser)
     check_alone(browser, page)
 
@@ -189,7 +190,7 @@ def test_on_paper(browser, write):
     assert browser.pdf().startswith(b"%PDF")
 
 
-def test_usable_within_a_second(browser, write):
+def test_drawn_and_answering_soon(browser, write):
     """The largest sample; scripts/bench_page.py measures a million events."""
     browser.open(write(TORCHCOMPILE, NVFUSER))
     ready = browser.js("return performance.getEntriesByName('memtrace-ready')[0].startTime")

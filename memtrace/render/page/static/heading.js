@@ -30,7 +30,20 @@ function peakCard(app, history, side) {
     place,
     element("p", "card-exact", `${formatExact(summary.peak_bytes)}; ${driverWords(summary)}`),
   );
+  const notes = summary.warnings.length;
+  if (notes || !summary.complete) card.append(notesLink(summary, notes));
   return card;
+}
+
+// What must be known before the figure is believed is said beside it.
+function notesLink(summary, count) {
+  const link = element("a", "to-notes");
+  link.href = "#about";
+  const state = summary.complete ? "" : "incomplete recording, ";
+  link.textContent = `${state}${count === 1 ? "1 note" : `${count} notes`} below`;
+  const line = element("p", "card-exact");
+  line.append(link);
+  return line;
 }
 
 function driverWords(summary) {
