@@ -8,6 +8,14 @@ cd "$(dirname "$0")/.."
 if [[ ! -x .venv/bin/python ]]; then
   python3 -m venv .venv
 fi
+# The tests of the page look at it in Chromium; without one they are skipped and say so.
+if ! command -v chromium >/dev/null || ! command -v chromedriver >/dev/null; then
+  if [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null; then
+    apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+      chromium chromium-driver fonts-dejavu-core >/dev/null
+  fi
+fi
 .venv/bin/python -m pip install -q --disable-pip-version-check -e '.[record,test]'
 export PATH="$PWD/.venv/bin:$PATH"
 ruff format --check .

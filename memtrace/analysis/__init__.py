@@ -3,7 +3,15 @@
 from memtrace.analysis.diff import DiffReport, report_diff
 from memtrace.analysis.groups import Dimension, Groups, group_lifetimes
 from memtrace.analysis.peak import PeakReport, Subject, open_subject, report_peak
-from memtrace.analysis.rows import Row, Side, fold_rows, layer_pattern, limit_rows
+from memtrace.analysis.rows import (
+    Row,
+    Side,
+    fold_rows,
+    folded_symbol,
+    layer_pattern,
+    limit_rows,
+    series,
+)
 from memtrace.analysis.show import Shown, ShowReport, report_show
 from memtrace.analysis.tensors import describe
 
@@ -19,6 +27,7 @@ __all__ = [
     "Subject",
     "describe",
     "fold_rows",
+    "folded_symbol",
     "group_lifetimes",
     "layer_pattern",
     "limit_rows",
@@ -26,4 +35,5 @@ __all__ = [
     "report_diff",
     "report_peak",
     "report_show",
+    "series",
 ]

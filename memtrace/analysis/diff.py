@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from memtrace.analysis.matching import join_rows
 from memtrace.analysis.peak import PeakReport, Subject, report_peak
 from memtrace.analysis.rows import Row, sort_rows
 from memtrace.analysis.tensors import find_beside, join_reshaped
+from memtrace.symbols import Attribution, attribute
 from memtrace.timeline import Accounting
 
 # Facts whose difference between two runs matters to memory, and how a person calls them.
@@ -47,24 +48,42 @@ class DiffReport:
     rows: tuple[Row, ...]
 
 
+def common_accounting(subjects: Sequence[Subject]) -> Accounting:
+    """The best accounting that all of them have."""
+    known = all(subject.replay.accounting == "allocated" for subject in subjects)
+    return "allocated" if known else "requested"
+
+
+def attribute_alike(subjects: Sequence[Subject]) -> list[Attribution]:
+    """The names of all of them, with the profiler's operators only where every one has these."""
+    operators = len({subject.has_profile for subject in subjects}) == 1
+    return [attribute(one.recording, one.replay, operators=operators) for one in subjects]
+
+
 def report_diff(
-    baseline: Subject, candidate: Subject, *, by: Dimension = "symbol", at: str | None = None
+    baseline: Subject,
+    candidate: Subject,
+    *,
+    by: Dimension = "symbol",
+    at: str | None = None,
 ) -> DiffReport:
     """Compares the peaks of two windows, or another moment of each as ``report_peak`` takes it.
 
     Both in the same accounting and by the same kind of names.
     """
-    both_allocated = all(
-        subject.replay.accounting == "allocated" for subject in (baseline, candidate)
-    )
-    accounting: Accounting = "allocated" if both_allocated else "requested"
-    operators = baseline.has_profile == candidate.has_profile
+    subjects = (baseline, candidate)
+    accounting = common_accounting(subjects)
     a, b = (
-        report_peak(subject, accounting=accounting, operators=operators, by=by, at=at)
-        for subject in (baseline, candidate)
+        report_peak(subject, accounting=accounting, by=by, at=at, attribution=attribution)
+        for subject, attribution in zip(subjects, attribute_alike(subjects), strict=True)
     )
+    return compare_peaks(subjects, a, b)
+
+
+def compare_peaks(subjects: Sequence[Subject], a: PeakReport, b: PeakReport) -> DiffReport:
+    """Compares the baseline's and the candidate's peak, in one accounting and by one dimension."""
     warnings = []
-    if baseline.replay.accounting != candidate.replay.accounting:
+    if len({subject.replay.accounting for subject in subjects}) > 1:
         warnings.append(
             "block sizes are known in one recording only: both are compared by requested bytes"
         )

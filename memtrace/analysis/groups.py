@@ -52,14 +52,14 @@ def key_of(naming: Naming, size: int, category: str, by: Dimension) -> Symbol:
 
 def group_lifetimes(run: Replay, attribution: Attribution, by: Dimension) -> Groups:
     """Every lifetime's group, over its whole life (a category is the one it was made for)."""
+    # Lifetimes of one category, or of one naming and one size, are in one group.
     if by == "category":
-        numbers = attribution.categories.numbers(np.arange(len(run.lifetimes)))
-        used, rows = np.unique(numbers, return_inverse=True)
-        names = [Symbol(None, "", None, CATEGORIES[number]) for number in used.tolist()]
-        return Groups(names, rows.reshape(-1).astype(np.int32))
-    # Lifetimes of one naming and one size are in one group.
+        every = np.arange(len(run.lifetimes), dtype=np.int64)
+        rows, row = number_rows(attribution.categories.numbers(every))
+        keys = [Symbol(None, "", None, CATEGORIES[number]) for (number,) in rows]
+    else:
+        rows, row = number_rows(attribution.rows, run.lifetimes.requested)
+        keys = [key_of(attribution.namings[number], size, "", by) for number, size in rows]
     symbols: dict[Symbol, int] = {}
-    distinct, kinds = number_rows(attribution.rows, run.lifetimes.requested)
-    keys = (key_of(attribution.namings[row], size, "", by) for row, size in distinct)
-    found = [symbols.setdefault(key, len(symbols)) for key in keys]
-    return Groups(list(symbols), np.array(found, dtype=np.int32)[kinds])
+    numbers = [symbols.setdefault(key, len(symbols)) for key in keys]
+    return Groups(list(symbols), np.array(numbers, dtype=np.int32)[row])

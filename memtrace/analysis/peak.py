@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -118,11 +118,13 @@ def report_peak(
     operators: bool = True,
     by: Dimension = "symbol",
     at: str | None = None,
+    attribution: Attribution | None = None,
 ) -> PeakReport:
     """Names every byte alive at the window's peak, or at another moment.
 
     ``accounting`` asks for one (the better one there is by default); ``operators`` is passed on
-    to ``attribute``; ``at`` is "forward-end", "backward-start" or an event's number.
+    to ``attribute``, unless its ``attribution`` is there already; ``at`` is "forward-end",
+    "backward-start" or an event's number.
     """
     recording, run, window = subject.recording, subject.replay, subject.window
     accounting = accounting or run.accounting
@@ -130,7 +132,7 @@ def report_peak(
     if at is not None:
         event = _moment(subject, at)
         top = Peak(event, int(run.total(accounting)[event]))
-    attribution = attribute(recording, run, operators=operators)
+    attribution = attribution or attribute(recording, run, operators=operators)
     meta = recording.meta or {}
     checks = reconcile(recording, run)
     return PeakReport(
@@ -158,6 +160,18 @@ def report_peak(
         ),
         other_moment=at is not None,
         present=_present(run, attribution, window, by),
+    )
+
+
+def regroup(
+    report: PeakReport, subject: Subject, attribution: Attribution, by: Dimension
+) -> PeakReport:
+    """The same peak with other rows: ``report`` by another dimension."""
+    run, event = subject.replay, report.event
+    rows = live(run, event, report.accounting)
+    named = name_live(run, attribution, rows, report.accounting, by, at=event)
+    return replace(
+        report, rows=tuple(named), present=_present(run, attribution, subject.window, by)
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -141,14 +141,24 @@ def fold_rows(rows: Sequence[Row]) -> list[Row]:
 
     The sums stay: a folded row holds the bytes and counts of all its members.
     """
+    return sort_rows(merge_rows(group) for group in gather_rows(rows))
+
+
+def gather_rows(rows: Sequence[Row]) -> list[list[Row]]:
+    """The rows that ``fold_rows`` puts into one."""
     groups: dict[object, list[Row]] = defaultdict(list)
     for row in rows:
-        symbol = row.symbol
-        kind = numbered_kind(symbol)
+        kind = repeated_kind(row.symbol)
         sizes = tuple((side.bytes, side.count) for side in row.sides)
-        place = (symbol.compiler, symbol.module, symbol.phase, symbol.line)
-        groups[(kind, place, sizes, row.status, row.beside) if kind else id(row)].append(row)
-    return sort_rows(_merge(group) for group in groups.values())
+        groups[(kind, sizes, row.status, row.beside) if kind else id(row)].append(row)
+    return list(groups.values())
+
+
+def repeated_kind(symbol: Symbol) -> Hashable | None:
+    """What symbols of repeated layers have in common, None for one that is not numbered."""
+    kind = numbered_kind(symbol)
+    place = (symbol.compiler, symbol.module, symbol.phase, symbol.line)
+    return (kind, place) if kind else None
 
 
 def limit_rows(rows: Sequence[Row], top: int | None) -> list[Row]:
@@ -190,9 +200,31 @@ def number_of(row: Row) -> tuple[int, ...]:
     return tuple(int(match["number"]) if match else 0 for match in found)
 
 
-def _merge(group: list[Row]) -> Row:
+def merge_rows(group: Sequence[Row]) -> Row:
+    """Rows of repeated layers as one; a single one stays as it is."""
     if len(group) == 1:
         return group[0]
     ordered = sorted(group, key=number_of)
     sides = tuple(add_sides(row.sides[k] for row in ordered) for k in range(len(group[0].sides)))
     return replace(ordered[0], sides=sides, members=tuple(row.symbol for row in ordered))
+
+
+def folded_symbol(row: Row) -> Symbol:
+    """The row's symbol with all its members' numbers: 'nvFusion2, 6, 10, 14', 'layers.*.mlp'."""
+    if row.members and row.symbol.compiler is None:
+        return replace(row.symbol, name=layer_pattern(row.symbol.name))
+    names = list(dict.fromkeys(symbol.name for symbol in row.members))
+    operations = list(dict.fromkeys(symbol.operation for symbol in row.members))
+    return replace(
+        row.symbol,
+        name=series(names) or row.symbol.name,
+        operation=series(operations) or row.symbol.operation,
+    )
+
+
+def series(names: Sequence[str]) -> str:
+    """'nvFusion2, 6, 10' for names that differ by their numbers; '' for a single one."""
+    if len(names) < 2:
+        return ""
+    base = names[0].rstrip("0123456789")
+    return ", ".join([names[0], *(name.removeprefix(base) for name in names[1:])])

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import typer
 
-from memtrace.cli import diff, export, peak, record, show, view
+from memtrace.cli import diff, export, peak, record, report, show, view
 from memtrace.errors import MemtraceError
 
 app = typer.Typer(
@@ -31,6 +31,7 @@ peak.register(app)
 diff.register(app)
 show.register(app)
 export.register(app)
+report.register(app)
 view.register(app)
 
 

@@ -47,6 +47,21 @@ CaptureArgument = Annotated[
     ),
 ]
 
+CapturesArgument = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="CAPTURE [CANDIDATE]",
+        help="One capture or torch memory snapshot, or two to compare.",
+        show_default=False,
+    ),
+]
+
+
+def check_captures(captures: list[Path]) -> None:
+    """typer.BadParameter for more than two."""
+    if len(captures) > 2:
+        raise typer.BadParameter("give one capture, or two to compare")
+
 
 def load_subject(path: Path, window: str | None) -> Subject:
     """Reads and replays a file, with a word on stderr while it lasts if that is a terminal."""

@@ -3,47 +3,68 @@
 from __future__ import annotations
 
 import tempfile
-from typing import Annotated, BinaryIO, cast
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO, cast
 
 import typer
 
-from memtrace.cli.options import CaptureArgument, load_subject, say, show_status
+from memtrace.cli.options import (
+    CapturesArgument,
+    WindowOption,
+    check_captures,
+    load_subject,
+    say,
+    show_status,
+)
+from memtrace.cli.report import open_report
 from memtrace.cli.traces import perfetto_writer, say_notes
+
+if TYPE_CHECKING:
+    from memtrace.analysis.tracks import Trace
 
 
 def register(app: typer.Typer) -> None:
     """Adds the command to the app."""
-    app.command(epilog="Example:  memtrace view a.pkl --perfetto")(view)
+    app.command(epilog="Example:  memtrace view a.pkl b.pkl")(view)
 
 
 def view(
-    capture: CaptureArgument,
+    captures: CapturesArgument,
     perfetto: Annotated[
         bool,
-        typer.Option("--perfetto", help="Open it as a trace in ui.perfetto.dev."),
+        typer.Option("--perfetto", help="Open it as a trace in ui.perfetto.dev instead."),
     ] = False,
-    window: Annotated[
-        str, typer.Option(help="Which stretch: an iteration's number, 'last', or 'all'.")
-    ] = "all",
+    window: WindowOption = None,
 ) -> None:
-    """Open a recording in the browser.
+    """Open the page of one recording or two in the browser.
 
-    ui.perfetto.dev takes the trace from memtrace, which serves that one file on the loopback, to
-    that page alone, and ends when it was fetched.
+    With --perfetto a trace: ui.perfetto.dev takes it from memtrace, which serves that one file on
+    the loopback, to that page alone, and ends when it was fetched.
     """
+    check_captures(captures)
     if not perfetto:
-        raise typer.BadParameter(
-            "give it, to open the trace in ui.perfetto.dev", param_hint="--perfetto"
-        )
-    from memtrace.analysis.tracks import describe_run
+        open_report(captures, window)
+        return
     from memtrace.cli.loopback import serve_once
 
     write_perfetto = perfetto_writer()
-    subject = load_subject(capture, window)
-    with show_status("putting the trace together"):
-        trace = describe_run(subject)
+    trace = _describe(captures, window)
     say_notes(trace)
     with tempfile.TemporaryFile() as file:
         content = cast(BinaryIO, file)
         write_perfetto(trace, content)
-        serve_once(f"{capture.name.partition('.')[0]}.pftrace", content, say)
+        serve_once(f"{captures[-1].name.partition('.')[0]}.pftrace", content, say)
+
+
+def _describe(captures: Sequence[Path], window: str | None) -> Trace:
+    """One recording, all of it unless told otherwise, or two side by side."""
+    from memtrace.analysis import report_diff
+    from memtrace.analysis.tracks import describe_pair, describe_run
+
+    whole = "all" if len(captures) == 1 else None
+    subjects = [load_subject(path, window or whole) for path in captures]
+    with show_status("putting the trace together"):
+        if len(subjects) == 1:
+            return describe_run(subjects[0])
+        return describe_pair(report_diff(*subjects), *subjects)

@@ -20,15 +20,19 @@ SCHEMA = 1
 
 def peak_object(report: PeakReport, top: int | None = None) -> dict[str, Any]:
     """``memtrace peak --json``: every row counts, the rest beyond ``top`` in ``<others>``."""
-    return {"schema": SCHEMA, **_summary(report), "rows": _rows(report.rows, top, _peak_sizes)}
+    return {
+        "schema": SCHEMA,
+        **summary_object(report),
+        "rows": _rows(report.rows, top, _peak_sizes),
+    }
 
 
 def diff_object(report: DiffReport, top: int | None = None) -> dict[str, Any]:
     """``memtrace diff --json``: the rows' ``delta_bytes`` sum to ``gap_bytes``."""
     return {
         "schema": SCHEMA,
-        "baseline": {"schema": SCHEMA, **_summary(report.baseline)},
-        "candidate": {"schema": SCHEMA, **_summary(report.candidate)},
+        "baseline": {"schema": SCHEMA, **summary_object(report.baseline)},
+        "candidate": {"schema": SCHEMA, **summary_object(report.candidate)},
         "gap_bytes": report.gap_bytes,
         "differences": list(report.differences),
         "warnings": list(report.warnings),
@@ -48,7 +52,8 @@ def show_object(report: ShowReport, top: int | None = None) -> dict[str, Any]:
     }
 
 
-def _summary(report: PeakReport) -> dict[str, Any]:
+def summary_object(report: PeakReport) -> dict[str, Any]:
+    """The peak object without its rows."""
     return {
         "path": report.path,
         "label": report.label,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -16,16 +15,15 @@ from memtrace.analysis import (
     Shown,
     ShowReport,
     Side,
-    describe,
     fold_rows,
-    layer_pattern,
+    folded_symbol,
     limit_rows,
 )
 from memtrace.render.units import clean, format_bytes, format_delta, format_exact
-from memtrace.symbols import Line, Symbol
+from memtrace.render.wording import detail_text, renamed_name
+from memtrace.symbols import Line
 
 _CONSUMERS = 3  # uses of a tensor that are printed; the last one always is
-_NAME_WIDTH = 40  # characters of a maker's name; Inductor's name all that a kernel fuses
 _LINE_WIDTH = 160  # characters of a source line
 _MORE = "red"
 _LESS = "green"
@@ -177,91 +175,18 @@ def _table(*columns: str) -> Table:
 
 def _symbol(row: Row) -> Text:
     """The name as found in the trace, folded names in one, and the tensors under it."""
-    text = Text(clean(_folded(row).text))
+    text = Text(clean(folded_symbol(row).text))
     if row.members:
         each = f" {format_delta(row.delta // len(row.members))}" if len(row.sides) == 2 else ""
         text.append(f" · {len(row.members)} ×{each}", style="bold")
     if row.renamed:
-        text.append(f"  ({clean(_renamed(row))} in A)", style="dim")
+        text.append(f"  ({clean(renamed_name(row))} in A)", style="dim")
     if row.status:
         beside = f" beside {', '.join(row.beside)}" if row.beside else ""
         text.append(f"  {row.status}{clean(beside)}", style=_MORE if row.delta > 0 else _LESS)
-    # The shapes are in a tensor's own row; there the names say more.
-    shaped = row.symbol.compiler is None and row.symbol.text.endswith("]")
-    for side in row.sides[::-1]:
-        if side.tensors:
-            text.append(f"\n  {clean(_names(row) if shaped else _tensors(side))}", style="dim")
-            break
+    if detail := detail_text(row):
+        text.append(f"\n  {clean(detail)}", style="dim")
     return text
-
-
-def _renamed(row: Row) -> str:
-    """The baseline's name; of a tensor, whose place is the same, its shape."""
-    assert row.renamed is not None
-    here, there = describe(row.symbol.text), describe(row.renamed.text)
-    if here is not None and there is not None and here.place == there.place:
-        return row.renamed.text.removeprefix(there.place).strip()
-    return row.renamed.name
-
-
-def _folded(row: Row) -> Symbol:
-    """The row's symbol with all its members' numbers: 'nvFusion2, 6, 10, 14', 'layers.*.mlp'."""
-    if row.members and row.symbol.compiler is None:
-        return replace(row.symbol, name=layer_pattern(row.symbol.name))
-    names = list(dict.fromkeys(symbol.name for symbol in row.members))
-    operations = list(dict.fromkeys(symbol.operation for symbol in row.members))
-    return replace(
-        row.symbol,
-        name=_series(names) or row.symbol.name,
-        operation=_series(operations) or row.symbol.operation,
-    )
-
-
-def _series(names: Sequence[str]) -> str:
-    if len(names) < 2:
-        return ""
-    base = names[0].rstrip("0123456789")
-    return ", ".join([names[0], *(name.removeprefix(base) for name in names[1:])])
-
-
-def _tensors(side: Side, most: int = 4) -> str:
-    """'4 × float32[1, 28, 4096, 4096], 4 × bfloat16[…]'."""
-    parts = [f"{count} × {text}" if count > 1 else text for text, count in side.tensors[:most]]
-    if len(side.tensors) > most:
-        parts.append(f"{len(side.tensors) - most} more shapes")
-    return ", ".join(parts)
-
-
-def _names(row: Row) -> str:
-    """'buf19 by TorchCompile0 → t1112, t1126 by nvFusion2, 6': A's and B's names and makers."""
-    return " → ".join(_side_names(side) for side in row.sides)
-
-
-def _side_names(side: Side, most: int = 4) -> str:
-    # What an allocation may be, of many possible ones the first.
-    sets = (name.split(" | ") for name in side.names[:most])
-    names = [" | ".join([*one[:most], *["…"] * (len(one) > most)]) for one in sets]
-    names = names + ["…"] * (len(side.names) > most)
-    makers = ", ".join(_makers(side.symbols))
-    return " by ".join(part for part in (", ".join(names), makers) if part) or "·"
-
-
-def _makers(symbols: Sequence[Symbol]) -> list[str]:
-    """'nvFusion2, 6, 10': symbols by name and operation, numbered ones in a row."""
-    series: dict[tuple[str, str], dict[str, None]] = {}
-    for symbol in symbols:
-        name = symbol.name
-        base = name.rstrip("0123456789") if symbol.compiler in ("thunder", "inductor") else name
-        series.setdefault((base, symbol.operation), {})[name] = None
-    return [
-        (_series(list(names)) or _short(next(iter(names))))
-        + (f" › {operation}" if operation else "")
-        for (_, operation), names in series.items()
-    ]
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= _NAME_WIDTH else f"{name[:_NAME_WIDTH]}…"
 
 
 def _amount(side: Side) -> str:

@@ -30,4 +30,6 @@ def clean(text: str) -> str:
 
     A symbol's name cannot move the cursor, set colours or turn the line around.
     """
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)

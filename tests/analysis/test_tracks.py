@@ -159,9 +159,9 @@ def test_a_known_recording():
     assert saved.numbers["bytes"].tolist() == [4 * MIB]
     assert saved.numbers["free_event"].tolist() == [4]
     kept = found["lifetimes", "other"]  # beyond the backward pass
-    assert (kept.begin.tolist(), kept.end.tolist()) == ([4000], [11_003])
-    assert kept.numbers["bytes"].tolist() == [5 * MIB]
-    assert kept.numbers["free_event"].tolist() == [ABSENT]
+    assert (kept.begin.tolist(), kept.end.tolist()) == ([4000, 6000], [11_003] * 2)
+    assert kept.numbers["bytes"].tolist() == [5 * MIB, MIB]
+    assert kept.numbers["free_event"].tolist() == [ABSENT, ABSENT]
     frees = found["events", "frees"]
     assert (frees.begin.tolist(), frees.numbers["event"].tolist()) == ([11_000], [4])
     assert found["events", "segments"].numbers["bytes"].tolist() == [20 * MIB]

@@ -86,7 +86,7 @@ def test_bad_files_are_one_line_and_exit_1(tmp_path, content):
     assert "bad.pkl" in done.stderr
 
 
-@pytest.mark.parametrize("command", ["record", "peak", "diff", "show", "export", "view"])
+@pytest.mark.parametrize("command", ["record", "peak", "diff", "show", "export", "report", "view"])
 def test_every_command_has_help_with_an_example(command):
     result = run(command, "--help")
     assert result.exit_code == 0

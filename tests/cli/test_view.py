@@ -1,6 +1,7 @@
 """``memtrace view --perfetto``: one file for one page, once."""
 
 import io
+import os
 import socket
 import threading
 import urllib.error
@@ -122,7 +123,16 @@ def test_a_port_in_use_is_said():
             serve_once("a", io.BytesIO(b""), print, port=port)
 
 
-def test_without_perfetto_it_says_what_to_do():
-    done = run_process("view", NATIVE)
+def test_without_a_browser_it_says_where_the_page_is(tmp_path):
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "BROWSER": "false"}
+    done = run_process("view", NATIVE, env=environment)
+    assert done.returncode == 0
+    (page,) = tmp_path.glob("memtrace-*/report.html")
+    assert f"no browser was found here; the page is {page}" in done.stderr
+    assert page.read_text().startswith("<!doctype html>")
+
+
+def test_three_captures_are_too_many():
+    done = run_process("view", NATIVE, NATIVE, NATIVE)
     assert done.returncode == 2
-    assert "--perfetto" in done.stderr
+    assert "one capture, or two" in done.stderr
