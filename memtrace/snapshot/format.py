@@ -66,6 +66,9 @@ class Iteration(TypedDict):
     profiled: bool  # ran under torch.profiler
     whole: bool  # False: the script ended or failed inside it
     wall_ns: int
+    # On CUDA: from when the GPU reached the begin to when it reached the end, by events on the
+    # streams that were current there; the GPU's idle time counts. -1 not known.
+    gpu_ns: NotRequired[int]
 
 
 class Operation(TypedDict):
@@ -120,6 +123,10 @@ class FxNode(TypedDict):
 
 # Operators of this name are the recorder's own: the call of a module, whose path follows.
 LAYER_PREFIX = "memtrace layer "
+# Those of this name, too (kind "user_annotation"): a line of generated code while it runs, until
+# the next line begins or the function is left. 'FILENAME:LINE' follows; the file name is that of
+# frames and of ``sources``. The ranges of generated code that a line calls lie within the line's.
+LINE_PREFIX = "memtrace line "
 
 
 class ProfileOps(TypedDict):
@@ -204,6 +211,23 @@ class Peak(TypedDict):
     why: str  # "run" (no reset before it), "script" (the script's reset), "check" (--check-driver)
 
 
+class Compilation(TypedDict):
+    """A compiler began anew, or gave a part of the program back to Python, and why.
+
+    ``kind``: "compile" (a piece of code for the first time), "recompile" (it was compiled already,
+    but a guard failed), "graph break" (Dynamo leaves a part to Python), "split" (Thunder leaves a
+    part of an FX graph to another compiler).
+    ``mark``: the last mark before it, by which it belongs to an iteration.
+    """
+
+    kind: str
+    name: str  # of the code or module: 'forward', 'thunder_1'
+    where: str  # 'modeling_qwen2.py:150' with its path, '' unknown
+    reason: str  # a few lines at most, '' for a "compile"
+    mark: int
+    duration_ns: int  # -1 not known
+
+
 class Device(TypedDict):
     index: int
     name: str
@@ -237,4 +261,5 @@ class Meta(TypedDict):
     owners: list[Owner]  # as of the profiled iteration's end, and of the end of the recording
     sources: dict[str, str]  # file name → text: Thunder traces, Inductor output, FX graph code
     thunder: list[ThunderModule]
+    compilations: NotRequired[list[Compilation]]  # in the order they happened
     fx: dict[str, list[FxNode]]  # '<eval_with_key>.12' → nodes
