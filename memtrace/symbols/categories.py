@@ -15,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from memtrace.snapshot.columns import Int32, Int64, UInt8
-from memtrace.symbols import inductor, thunder
+from memtrace.snapshot.generated import is_output_file
+from memtrace.symbols import thunder
 from memtrace.symbols.distinct import number_rows
 from memtrace.symbols.stacks import Stacks
 from memtrace.symbols.table import WORKSPACE, Naming
@@ -170,7 +171,7 @@ class Categories:
     def _place(self, stack: int) -> tuple[int, int]:
         if stack not in self._place_of:
             frames = self._stacks.python(stack)
-            inner = next((f for f in frames if inductor.is_output_file(f.filename)), None)
+            inner = next((f for f in frames if is_output_file(f.filename)), None)
             traced = next((f for f in frames if thunder.is_trace_file(f.filename)), None)
             frame = inner or traced
             statement = f"{frame.filename}:{frame.line}" if frame else ""

@@ -12,24 +12,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from memtrace.snapshot.columns import Frame
+from memtrace.snapshot.generated import is_output_file
 from memtrace.symbols.dataflow import layer_of_call
 from memtrace.symbols.sources import Sources
 from memtrace.symbols.statements import Source, Statement, Tensor
 from memtrace.symbols.table import Naming, Symbol, is_library, short_path
 
-_CACHE_FILE = re.compile(r"(?:^|/)(?:torchinductor_[^/]+|inductor_cache|torchinductor)/.*\.py$")
-_HASHED_FILE = re.compile(r"/(?P<folder>[a-z2-7]{2})/c(?P=folder)[a-z2-7]{20,}\.py$")
 _AOT_ID = re.compile(r"^# AOT ID: \['(?P<number>\d+)_(?P<kind>\w+)'\]")
 _PHASES = {"forward": "forward", "backward": "backward", "inference": "forward"}
 _LOOK_AHEAD = 40  # lines between a buffer and the kernel that first fills it
 _COMMENT_ABOVE = 6  # lines between the comment on a kernel and its call
 _CALLS = (".run", ".default")  # of kernels and operators
-
-
-def is_output_file(filename: str) -> bool:
-    """Whether a file is Inductor's output: by its cache folder, or by its hashed name."""
-    path = filename.replace("\\", "/")
-    return bool(_CACHE_FILE.search(path) or _HASHED_FILE.search(path))
 
 
 def name_stack(frames: Sequence[Frame], sources: Sources) -> Naming | None:

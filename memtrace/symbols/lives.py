@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memtrace.snapshot.columns import Frame
-from memtrace.symbols.inductor import is_output_file
+from memtrace.snapshot.generated import is_generated
 from memtrace.symbols.sources import Sources
 from memtrace.symbols.table import Naming, short_path
 
@@ -61,9 +61,7 @@ def _free_line(frames: Sequence[Frame], sources: Sources) -> Line | None:
     """The line of a free: of generated source where there is one, else the innermost."""
     if not frames:
         return None
-    generated = (
-        f for f in frames if f.filename.startswith("thunder.") or is_output_file(f.filename)
-    )
+    generated = (f for f in frames if is_generated(f.filename))
     frame = next(generated, frames[0])
     statement = sources.statement(frame.filename, frame.line)
     return Line(f"{short_path(frame.filename)}:{frame.line}", statement.text if statement else "")

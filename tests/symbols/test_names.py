@@ -3,6 +3,7 @@
 import pytest
 
 from memtrace.snapshot.columns import Frame
+from memtrace.snapshot.generated import is_output_file
 from memtrace.symbols import Symbol, eager, inductor, thunder
 from memtrace.symbols.dataflow import layer_of_call
 from memtrace.symbols.sources import Sources
@@ -236,9 +237,9 @@ def test_inductor_kernel_that_fills_the_buffer(sources, line, name):
 
 
 def test_inductor_file_is_known_by_its_hash_wherever_the_cache_lies():
-    assert inductor.is_output_file(OUTPUT)
-    assert inductor.is_output_file(OUTPUT.replace("/tmp/torchinductor_me", "/scratch/cache"))
-    assert not inductor.is_output_file("/home/me/s7/cs7.py")
+    assert is_output_file(OUTPUT)
+    assert is_output_file(OUTPUT.replace("/tmp/torchinductor_me", "/scratch/cache"))
+    assert not is_output_file("/home/me/s7/cs7.py")
 
 
 def test_eager_function_and_users_line():

@@ -1,0 +1,25 @@
+"""Files of generated code, told by their names as stacks have them."""
+
+from __future__ import annotations
+
+import re
+
+_CACHE_FILE = re.compile(r"(?:^|/)(?:torchinductor_[^/]+|inductor_cache|torchinductor)/.*\.py$")
+_HASHED_FILE = re.compile(r"/(?P<folder>[a-z2-7]{2})/c(?P=folder)[a-z2-7]{20,}\.py$")
+_THUNDER = "thunder."  # 'thunder.computation_25'; files of the package itself have paths
+
+
+def is_thunder_file(filename: str) -> bool:
+    """Whether Thunder generated a file: a trace, or a region that it gives to torch.compile."""
+    return filename.startswith(_THUNDER)
+
+
+def is_output_file(filename: str) -> bool:
+    """Whether a file is Inductor's output: by its cache folder, or by its hashed name."""
+    path = filename.replace("\\", "/")
+    return bool(_CACHE_FILE.search(path) or _HASHED_FILE.search(path))
+
+
+def is_generated(filename: str) -> bool:
+    """Whether a compiler wrote a file."""
+    return is_thunder_file(filename) or is_output_file(filename)
