@@ -200,7 +200,7 @@ def build(session: Session, found: Collected, ending: Ending) -> dict[str, Any]:
         iterations=iterations,
         profile=profile,
         owners=session.owners.rows,
-        sources=_sources(session, found.snapshot),
+        sources=_sources(session, found.snapshot, profile),
         thunder=session.thunder_hooks.modules,
         fx=session.fx.nodes,
     )
@@ -267,34 +267,33 @@ def _folder(session: Session) -> str:
     return "."
 
 
-def _sources(session: Session, snapshot: dict[str, Any]) -> dict[str, str]:
-    """Texts of generated files: all of Thunder's and FX's, Inductor's where a stack names them."""
-    cache = _inductor_cache()
+def _sources(session: Session, snapshot: dict[str, Any], profile: Profile | None) -> dict[str, str]:
+    """Texts of generated files: all of Thunder's and FX's, Inductor's where they are named.
+
+    That is by a stack, or by a line that the profiled iteration ran.
+    """
+    from memtrace.snapshot.format import LINE_PREFIX
+    from memtrace.snapshot.generated import is_output_file
+
     sources = {**session.thunder_hooks.sources, **session.fx.sources}
     named: dict[int, Any] = {}
     for trace in snapshot["device_traces"]:
         for entry in trace:
             for frame in entry.get("frames", ()):
                 named[id(frame)] = frame
-    for filename in {str(f.get("filename", "")) for f in named.values()}:
+    filenames = {str(f.get("filename", "")) for f in named.values()}
+    for name in set(profile["ops"]["name"]) if profile is not None else ():
+        if name.startswith(LINE_PREFIX):
+            filenames.add(name.removeprefix(LINE_PREFIX).rpartition(":")[0])
+    for filename in filenames:
         if filename in sources:
             continue
         if filename.startswith(("thunder.", "<eval_with_key>")):
             sources[filename] = source_of(filename)
-        elif cache and filename.startswith(cache) and filename.endswith(".py"):
+        elif is_output_file(filename):
             try:
                 with open(filename, encoding="utf-8", errors="replace") as stream:
                     sources[filename] = stream.read()
             except OSError:
                 session.notes.add(f"the generated file {filename} is gone")
     return {name: text for name, text in sorted(sources.items()) if text}
-
-
-def _inductor_cache() -> str:
-    module = sys.modules.get("torch._inductor.runtime.cache_dir_utils")
-    if module is None:
-        return ""
-    try:
-        return os.path.join(str(module.cache_dir()), "")
-    except Exception:
-        return ""

@@ -42,7 +42,13 @@ def columns_of(
     trace: dict[str, Any], iteration: int, begin_ns: int, end_ns: int, marker: str = "\0"
 ) -> Profile | None:
     """The columns of a parsed Chrome trace. ``marker``: prefix of our own ranges, left out."""
-    from memtrace.snapshot.format import Profile, ProfileKernels, ProfileMemory, ProfileOps
+    from memtrace.snapshot.format import (
+        LINE_PREFIX,
+        Profile,
+        ProfileKernels,
+        ProfileMemory,
+        ProfileOps,
+    )
 
     base = int(trace.get("baseTimeNanoseconds", 0))
     ops: list[tuple[Any, ...]] = []
@@ -60,7 +66,9 @@ def columns_of(
         elif kind in _OPS:
             start = base + _ns(event["ts"])
             if begin_ns <= start <= end_ns and not event["name"].startswith(marker):
-                ops.append(_op_row(event, args, start))
+                # A line's range looks to torch like an operator, as that is cheapest to make.
+                kind = "user_annotation" if event["name"].startswith(LINE_PREFIX) else kind
+                ops.append(_op_row(event, args, kind, start))
         elif kind in _KERNELS:
             kernels.append(_kernel_row(event, args, base + _ns(event["ts"])))
     if not ops:
@@ -101,12 +109,12 @@ def _integer(value: Any, default: int = -1) -> int:
         return default
 
 
-def _op_row(event: dict[str, Any], args: dict[str, Any], start: int) -> tuple[Any, ...]:
+def _op_row(event: dict[str, Any], args: dict[str, Any], kind: str, start: int) -> tuple[Any, ...]:
     shapes = args.get("Input Dims")
     text = "" if shapes in (None, []) else json.dumps(shapes, separators=(",", ":"), default=str)
     return (
         str(event["name"]),
-        str(event["cat"]),
+        kind,
         _integer(event.get("tid")),
         start,
         _ns(event.get("dur", 0)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from memtrace.capture import kineto
+from memtrace.capture.lines import GeneratedLines
 
 if TYPE_CHECKING:
     from memtrace.capture.session import Session
@@ -27,6 +28,7 @@ class ProfiledIteration:
         self._running = False
         self._begun = False  # an iteration began already: at the next boundary one has completed
         self._tries = 0
+        self._lines = GeneratedLines(session.notes, session.patches)
         self.error = ""
 
     @property
@@ -53,6 +55,7 @@ class ProfiledIteration:
         if not session.profiler_allowed:
             return
         self._tries += 1
+        session.quietly("looking for generated code", self._lines.find)
         try:
             if session.cpu is not None:
                 # The recorder's own profiler runs anyway: a session of it for this iteration alone.
@@ -67,12 +70,15 @@ class ProfiledIteration:
         except Exception as error:
             self.error = f"{type(error).__name__}: {error}"
             session.notes.failure("starting the profiler", error)
+        if self._running:
+            session.guard("timing lines of generated code", self._lines.start)()
 
     def _stop(self, *, keep: bool) -> None:
         if not self._running:
             return
         session = self._session
         self._running = False
+        self.end_lines()
         begin, self.begin = self.begin, None
         try:
             if session.cpu is not None:
@@ -93,8 +99,13 @@ class ProfiledIteration:
                 else "no iteration without compilation was found to profile"
             )
 
+    def end_lines(self) -> None:
+        """Make no more ranges for lines: something is compiled, or the profiler is to end."""
+        self._session.guard("timing lines of generated code", self._lines.stop)()
+
     def restart(self) -> None:
         """What was taken for iterations so far were none: forget what was profiled of them."""
+        self.end_lines()
         if self._running and self._session.cpu is None:
             kineto.stop()
         # The CPU recorder's own profiler goes on; it is emptied at the next boundary.

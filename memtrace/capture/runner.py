@@ -59,6 +59,7 @@ class Recorder:
                 session.find_owners(end)
             session.guard("reading what Thunder compiled", session.thunder_hooks.harvest)()
             session.phases.active = False
+            session.profile.end_lines()
             found = collect(session, ending)
             session.profile.finish(found.profile)
             session.release()

@@ -172,16 +172,16 @@ class Session:
     def _phase_ends(self, kind: str, name: str, failed: bool) -> None:
         number = self.marks.add(kind, "end", name, failed=failed)
         if kind == "backward":
-            self._quietly("reading gradients", self.owners.backward_ended, number)
+            self.quietly("reading gradients", self.owners.backward_ended, number)
         if self._thunder_open:  # it raised while compiling
             self.compilation("end", "THUNDER")
         if self.cpu is not None:
             # One that raised while compiling leaves it muted.
             self.cpu.quiet.unmute(force=True)
         if self.thunder_hooks.pending:
-            self._quietly("reading what Thunder compiled", self.thunder_hooks.harvest)
+            self.quietly("reading what Thunder compiled", self.thunder_hooks.harvest)
 
-    def _quietly(self, what: str, function: Callable[..., Any], *args: Any) -> None:
+    def quietly(self, what: str, function: Callable[..., Any], *args: Any) -> None:
         """Guarded, and unseen by the profiler: our own work can be a million calls, 1.6 KB each."""
         if self.cpu is not None:
             self.cpu.quiet.mute()
@@ -221,7 +221,7 @@ class Session:
 
     def find_owners(self, mark: int) -> None:
         """Note what the program holds by name, as of a mark."""
-        self._quietly("reading what the program holds", self.owners.look, mark)
+        self.quietly("reading what the program holds", self.owners.look, mark)
 
     def _began(self, number: int, arrival: int) -> None:
         self.arrivals[number] = arrival
@@ -240,6 +240,7 @@ class Session:
                 return
             self._thunder_open = edge == "begin"
         self.profile.compiled = True
+        self.profile.end_lines()  # a compiler must find the program as it is
         self.guard("a hook", self.torch_hooks.pause)(edge == "begin")
         if edge == "begin":
             self.marks.add("compile", edge, trigger.lower())
@@ -295,6 +296,7 @@ class Session:
         global _current
         self.active = self.phases.active = False
         _current = None
+        self.profile.end_lines()
         if self.history is not None:
             self.history.active = False
         if self.cpu is not None:

@@ -85,8 +85,12 @@ def read_tree(result: Any, tree: Tree) -> None:
     A free gets the line of the call before it: it lies between two calls.
 
     There are a thousand calls for every allocation, so stacks are worked out only where one is.
+    What happens in the range of a line is taken as if the range were not there: stacks are the same
+    in the iteration that has such ranges and in all others.
     """
     from torch._C._profiler import _EventType
+
+    from memtrace.snapshot.format import LINE_PREFIX
 
     walk = _Walk(_EventType.PyCall, _EventType.PyCCall)
     alloc, op = _EventType.Allocation, _EventType.TorchOp
@@ -109,6 +113,10 @@ def read_tree(result: Any, tree: Tree) -> None:
         elif tag == op and event.name.startswith(MARK_PREFIX):
             number = int(event.name.removeprefix(MARK_PREFIX))
             tree.marks[number] = (event.start_time_ns, len(tree.allocations))
+        elif tag == op and event.name.startswith(LINE_PREFIX):
+            level.children[level.at - 1 : level.at] = event.children
+            level.at -= 1
+            continue
         below = event.children
         if below:
             levels.append(_Level(event, tag, below))
