@@ -20,7 +20,7 @@ from memtrace.capture.tree import MARK_PREFIX
 if TYPE_CHECKING:
     from memtrace.capture.cpu import CpuRecorder
     from memtrace.capture.session import Session
-    from memtrace.snapshot.format import Device, Profile
+    from memtrace.snapshot.format import Device, Iteration, Profile
 
 
 @dataclass(slots=True)
@@ -186,6 +186,7 @@ def build(session: Session, found: Collected, ending: Ending) -> dict[str, Any]:
 
     entries = session.marks.entries
     iterations = iterations_of(entries, session.arrivals, session.profile.begin, ending.failed)
+    session.guard("timing the GPU", _add_gpu_times)(session, iterations)
     profile = _profile(session, iterations)
     for iteration in iterations:
         if profile is None:
@@ -205,6 +206,14 @@ def build(session: Session, found: Collected, ending: Ending) -> dict[str, Any]:
         fx=session.fx.nodes,
     )
     return {**found.snapshot, "memtrace": dict(meta)}
+
+
+def _add_gpu_times(session: Session, iterations: list[Iteration]) -> None:
+    if session.device == "cuda":
+        for iteration in iterations:
+            iteration["gpu_ns"] = -1
+        for iteration in iterations:
+            iteration["gpu_ns"] = session.gpu.between(iteration["begin"], iteration["end"])
 
 
 def _profile(session: Session, iterations: list[Any]) -> Profile | None:

@@ -14,6 +14,7 @@ from memtrace.capture.cpu import CpuRecorder
 from memtrace.capture.devices import choose_device
 from memtrace.capture.dynamo import DynamoHooks
 from memtrace.capture.facts import describe_inputs
+from memtrace.capture.gpu_times import GpuTimes
 from memtrace.capture.history import CudaHistory
 from memtrace.capture.hooks import TorchHooks
 from memtrace.capture.imports import ImportHook
@@ -84,6 +85,7 @@ class Session:
         self.inputs: list[TensorInfo] = []
         self.owners = OwnerLog()
         self.arrivals: dict[int, int] = {}
+        self.gpu = GpuTimes()
         self.device = ""  # "cuda" or "cpu", once torch is there
         self.late = False  # torch was in use before the recording
         self.history: CudaHistory | None = None
@@ -135,6 +137,7 @@ class Session:
             )
             self.history.on_script_reset = self._script_resets
             self.history.install(self.patches)
+            self.gpu.active = True
             self.marks.backend = self.history
         else:
             self.cpu = CpuRecorder(self.notes, self.options.max_events)
@@ -160,17 +163,19 @@ class Session:
         arrival = time.time_ns()
         trained = self.structure.trained
         boundary = not self._stepped and self.structure.begins(kind, grad)
+        events = None, None
         if self.structure.trained and not trained and not self._stepped:
             # Until now each call passed for an iteration; they were parts of a training step.
             self.profile.restart()
         if boundary:
-            self._boundary()
+            events = self._boundary()
         number = self.marks.add(kind, "begin", name, grad=grad)
         if boundary:
-            self._began(number, arrival)
+            self._began(number, arrival, events)
 
     def _phase_ends(self, kind: str, name: str, failed: bool) -> None:
         number = self.marks.add(kind, "end", name, failed=failed)
+        self.guard("timing the GPU", self.gpu.phase_ended)(number)
         if kind == "backward":
             self.quietly("reading gradients", self.owners.backward_ended, number)
         if self._thunder_open:  # it raised while compiling
@@ -199,32 +204,41 @@ class Session:
 
     def _step(self, kind: str) -> None:
         arrival = time.time_ns()
+        events = None, None
         # memtrace.step() is the script's word to us; a profiler's step gives way to it.
         counts = kind == "step" or self._stepped != "step"
         # Inside a call no iteration begins, whatever a script says.
         counts = counts and self.phases.current() is None
         if counts:
             self._stepped = kind
-            self._boundary()
+            events = self._boundary()
         number = self.marks.add(kind)
         if counts:
-            self._began(number, arrival)
+            self._began(number, arrival, events)
 
-    def _boundary(self) -> None:
-        """Between iterations: the profiler starts or stops, the CPU recorder is emptied."""
-        unprofiled = self.profile.result is None
+    def _boundary(self) -> tuple[Any, Any]:
+        """Between iterations: the profiler starts or stops, the CPU recorder is emptied.
+
+        Returns the GPU's events before and after that; one and the same where nothing was done.
+        """
+        ended = self.guard("timing the GPU", self.gpu.now)()
+        unprofiled, running = self.profile.result is None, self.profile.running
         self.profile.boundary()
         if unprofiled and self.profile.result is not None:
             self.find_owners(len(self.marks.entries))  # as of the mark that comes next
         if self.cpu is not None:
             self.cpu.rotate()
+        if running == self.profile.running:
+            return ended, ended
+        return ended, self.guard("timing the GPU", self.gpu.now)()
 
     def find_owners(self, mark: int) -> None:
         """Note what the program holds by name, as of a mark."""
         self.quietly("reading what the program holds", self.owners.look, mark)
 
-    def _began(self, number: int, arrival: int) -> None:
+    def _began(self, number: int, arrival: int, events: tuple[Any, Any]) -> None:
         self.arrivals[number] = arrival
+        self.gpu.boundary(number, *events)
         self.profile.began(number)
         if self.options.check_driver and self.history is not None:
             self.history.reset_peaks()
@@ -294,7 +308,7 @@ class Session:
     def leave_child(self) -> None:
         """In a forked child (a DataLoader's worker): record nothing, write nothing."""
         global _current
-        self.active = self.phases.active = False
+        self.active = self.phases.active = self.gpu.active = False
         _current = None
         self.profile.end_lines()
         if self.history is not None:
@@ -305,7 +319,7 @@ class Session:
     def release(self) -> None:
         """Undo everything that was changed in torch and thunder; the hooks do nothing any more."""
         global _current
-        self.active = self.phases.active = False
+        self.active = self.phases.active = self.gpu.active = False
         _current = None if _current is self else _current
         for undo in (
             self._imports.remove,

@@ -83,6 +83,7 @@ def check_meta(meta: Any, devices: int, path: str) -> int:
     _check_marks(meta["marks"], devices)
     _check_iterations(meta)
     _check_owners(meta)
+    _check_compilations(meta)
     if meta["profile"] is not None:
         _check_profile(meta["profile"], len(meta["iterations"]))
     return devices
@@ -147,6 +148,7 @@ def _check_iterations(meta: dict[str, Any]) -> None:
         place = f"memtrace.iterations[{k}]"
         _check_range([iteration["begin"]], 0, last, f"{place}.begin")
         _check_range([iteration["end"]], iteration["begin"], last, f"{place}.end")
+        _check_range([iteration.get("gpu_ns", -1)], -1, None, f"{place}.gpu_ns")
 
 
 def _check_owners(meta: dict[str, Any]) -> None:
@@ -155,6 +157,14 @@ def _check_owners(meta: dict[str, Any]) -> None:
         place = f"memtrace.owners[{k}]"
         _check_range([owner["mark"]], 0, last, f"{place}.mark")
         _check_range([owner["address"], owner["bytes"]], 0, None, f"{place}.address or bytes")
+
+
+def _check_compilations(meta: dict[str, Any]) -> None:
+    last = len(meta["marks"]["kind"]) - 1
+    for k, compilation in enumerate(meta.get("compilations", [])):
+        place = f"memtrace.compilations[{k}]"
+        _check_range([compilation["mark"]], 0, last, f"{place}.mark")
+        _check_range([compilation["duration_ns"]], -1, None, f"{place}.duration_ns")
 
 
 def _check_profile(profile: dict[str, Any], iterations: int) -> None:

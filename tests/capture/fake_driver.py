@@ -17,7 +17,28 @@ from memtrace.capture import hooks
 from tests.timeline.allocator_model import Model
 
 TOTAL = 139 << 30
+STEP_MS = 1.5  # what the device does for each allocation
 OUTSIDE = 300 << 20  # in use on the device by others than the allocator
+
+
+class FakeEvent:
+    """``torch.cuda.Event``: holds the device's clock as it was when the stream came to it."""
+
+    device = torch.device("cuda", 0)
+
+    def __init__(self, enable_timing: bool = False) -> None:
+        assert enable_timing
+        self.at = -1.0
+
+    def record(self) -> None:
+        assert not fake.capturing
+        self.at = fake.clock_ms
+
+    def synchronize(self) -> None:
+        assert fake.ended, "the recorder waits for the device while the script runs"
+
+    def elapsed_time(self, later: FakeEvent) -> float:
+        return later.at - self.at
 
 
 class FakeDriver:
@@ -34,6 +55,9 @@ class FakeDriver:
         self.peaks_from = 0  # event of the last reset of the peaks
         self.counted_from = 0  # event of the last reset of the counters
         self.resets = 0  # of the peaks
+        self.clock_ms = 0.0
+        self.capturing = False  # a CUDA graph is being captured
+        self.ended = False  # the history was switched off: the script is over
         self.calls: list[dict[str, Any]] = []
         self.observers: list[Callable[[int, int, int, int], Any]] = []
 
@@ -58,6 +82,7 @@ class FakeDriver:
 
     def alloc(self, size: int) -> int:
         self.initialize()
+        self.clock_ms += STEP_MS
         return self.model.malloc(size)
 
     def free(self, address: int) -> None:
@@ -110,6 +135,7 @@ class FakeDriver:
         self.calls.append({"enabled": enabled, "stacks": stacks, "max_entries": max_entries})
         if enabled is None:
             self.recording_from = None
+            self.ended = True
         elif self.recording_from is None or clear_history:
             self.recording_from = len(self.model.events)
 
@@ -172,6 +198,8 @@ class FakeDriver:
         cuda.device_count = lambda: 1
         cuda.current_device = lambda: 0
         cuda.synchronize = lambda device=None: None
+        cuda.Event = FakeEvent
+        cuda.is_current_stream_capturing = lambda: self.capturing
         cuda.get_allocator_backend = lambda: "native"
         cuda.mem_get_info = lambda device=None: (self.unused, TOTAL)
         properties = SimpleNamespace(name="Fake", total_memory=TOTAL, major=9, minor=0)

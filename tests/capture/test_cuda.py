@@ -118,6 +118,14 @@ def test_marks_and_peaks(tmp_path: Path) -> None:
     assert meta["profile"]["iteration"] == 1
 
 
+def test_every_iteration_has_the_gpus_time(tmp_path: Path) -> None:
+    # The device idles at the end of the first iteration; a graph captures the fourth.
+    capture = run(tmp_path, "fake.clock_ms += 100 * (number == 1); fake.capturing = number == 3")
+    found = [i["gpu_ns"] for i in capture["memtrace"]["iterations"]]
+    # Two allocations each, in the profiled second, too. What is captured says no time.
+    assert found == [103_000_000, 3_000_000, -1, -1, 3_000_000]
+
+
 def test_check_driver_gives_the_peak_of_every_iteration(tmp_path: Path) -> None:
     capture = run(tmp_path, check_driver=True)
     (device,) = capture["memtrace"]["devices"]
