@@ -217,7 +217,7 @@ class Compilation(TypedDict):
     ``kind``: "compile" (a piece of code for the first time), "recompile" (it was compiled already,
     but a guard failed), "graph break" (Dynamo leaves a part to Python), "split" (Thunder leaves a
     part of an FX graph to another compiler).
-    ``mark``: the last mark before it, by which it belongs to an iteration.
+    ``mark``: the last mark when it was noted, by which it belongs to an iteration.
     """
 
     kind: str
