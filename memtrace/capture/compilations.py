@@ -135,7 +135,11 @@ class Compilations:
         patches.set(compiler, "_splitter", _splitter)
 
     def _split(self, info: Any, places: dict[str, str]) -> None:
+        seen = set()  # the splitter looks at some nodes twice
         for reason in info.split_reasons or ():
+            if (reason.info, reason.exception) in seen:
+                continue
+            seen.add((reason.info, reason.exception))
             text = _ADDRESS.sub("", str(reason.info or reason.reason_type))
             node = _NODE.search(text)
             name = node.group(1) if node else ""

@@ -124,8 +124,9 @@ class FxNode(TypedDict):
 # Operators of this name are the recorder's own: the call of a module, whose path follows.
 LAYER_PREFIX = "memtrace layer "
 # Those of this name, too (kind "user_annotation"): a line of generated code while it runs, until
-# the next line begins or the function is left. 'FILENAME:LINE' follows; the file name is that of
-# frames and of ``sources``. The ranges of generated code that a line calls lie within the line's.
+# another line that calls anything begins or the function is left (a ``del`` may count as a part of
+# the line before it). 'FILENAME:LINE' follows; the file name is that of frames and of ``sources``.
+# The ranges of generated code that a line calls lie within the line's.
 LINE_PREFIX = "memtrace line "
 
 

@@ -82,7 +82,7 @@ def test_thunders_splits() -> None:
         SimpleNamespace(info=text, exception=None, reason_type="MISSING"),
         SimpleNamespace(info=None, exception="ValueError: no", reason_type="UNSUPPORTED"),
     ]
-    log._split(SimpleNamespace(split_reasons=reasons), {"y": "model.py:7"})
+    log._split(SimpleNamespace(split_reasons=[*reasons, reasons[0]]), {"y": "model.py:7"})
     log._split(SimpleNamespace(split_reasons=None), {})
     assert [(r["name"], r["where"], r["reason"]) for r in log.rows] == [
         ("y", "model.py:7", text.replace(" at 0x7f00", "")),
