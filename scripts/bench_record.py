@@ -4,7 +4,8 @@
 
 Blocks of steps without and with recording alternate (bare, recorded, bare, …), so that a machine
 that drifts does not look like a cost. Within a recorded block one step runs under the profiler; it
-is reported apart. Prints one line of JSON and a table; a step ends with the device idle.
+is reported apart, and in every other block it goes without ranges for lines of generated code, so
+that their cost shows. Prints one line of JSON and a table; a step ends with the device idle.
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ from pathlib import Path
 import torch
 
 import memtrace
+from memtrace.capture.lines import GeneratedLines
+from memtrace.snapshot import read
+from memtrace.snapshot.format import LINE_PREFIX
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "samples"))
 import qwen2
 
-BLOCKS, STEPS = 4, 12
+BLOCKS, STEPS = 6, 12
 
 
 def synchronize() -> None:
@@ -44,6 +48,16 @@ def time_steps(step: Callable[[], None]) -> list[float]:
     return times
 
 
+def profiled_iteration(path: Path) -> tuple[float, int]:
+    """Milliseconds of the profiled iteration without what surrounds it; its ranges for lines."""
+    meta = read(str(path)).meta
+    assert meta is not None
+    assert meta["profile"] is not None
+    iteration = meta["iterations"][meta["profile"]["iteration"]]
+    names = meta["profile"]["ops"]["name"]
+    return iteration["wall_ns"] / 1e6, sum(name.startswith(LINE_PREFIX) for name in names)
+
+
 def main() -> None:
     options = qwen2.parse_arguments()
     size = qwen2.REPORT if options.report else qwen2.SMALL
@@ -59,11 +73,18 @@ def main() -> None:
     bare: list[float] = []
     recorded: list[float] = []
     profiled: list[float] = []
+    alone: dict[bool, list[float]] = {True: [], False: []}  # with and without lines
+    lines = 0
+    begin_lines = GeneratedLines.start
     writes: list[float] = []
     file_bytes = 0
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "bench.pkl"
-        for _ in range(BLOCKS):
+        for block in range(BLOCKS):
+            with_lines = block % 2 == 0
+            GeneratedLines.start = (  # type: ignore[method-assign]
+                begin_lines if with_lines else lambda self: None
+            )
             bare += time_steps(step)
             recording = memtrace.record(str(path), force=True)
             recording.__enter__()
@@ -72,6 +93,9 @@ def main() -> None:
             recording.__exit__(None, None, None)
             writes.append(time.perf_counter() - began)
             file_bytes = path.stat().st_size
+            wall, count = profiled_iteration(path)
+            alone[with_lines].append(wall)
+            lines = max(lines, count)
             slowest = max(range(STEPS), key=times.__getitem__)
             profiled.append(times.pop(slowest))
             recorded += times[2:]  # what the first steps pay once is no cost of each step
@@ -81,6 +105,9 @@ def main() -> None:
         "step_history_ms": statistics.median(recorded),
         "history_cost_percent": (statistics.median(recorded) / base - 1) * 100,
         "step_profiled_ms": statistics.median(profiled),
+        "profiled_alone_ms": statistics.median(alone[True]),
+        "without_lines_ms": statistics.median(alone[False]),
+        "lines": lines,
         "write_s": statistics.median(writes),
         "file_MB": file_bytes / 1e6,
         "bare_spread_percent": (max(bare) - min(bare)) / base * 100,

@@ -203,6 +203,7 @@ def build(session: Session, found: Collected, ending: Ending) -> dict[str, Any]:
         owners=session.owners.rows,
         sources=_sources(session, found.snapshot, profile),
         thunder=session.thunder_hooks.modules,
+        compilations=session.compilations.rows,
         fx=session.fx.nodes,
     )
     return {**found.snapshot, "memtrace": dict(meta)}

@@ -70,7 +70,7 @@ def _read(graph: Any, source: str) -> list[FxNode]:
                 node=str(node.name),
                 module=path,
                 module_class=kind,
-                source=_source(str(node.meta.get("stack_trace") or "")),
+                source=source_of_node(node),
                 target=_target(node.target),
             )
         )
@@ -85,12 +85,17 @@ def _target(target: Any) -> str:
     return f"{owner}.{name}" if owner and not owner.startswith("_") else str(name)
 
 
-def _source(stack_trace: str) -> str:
-    places = _PLACE.findall(stack_trace)
+def short_file(filename: str) -> str:
+    """From site-packages on, so that two machines' captures compare."""
+    return filename.rsplit("site-packages/", 1)[-1]
+
+
+def source_of_node(node: Any) -> str:
+    """'transformers/models/qwen2/modeling_qwen2.py:150': the model's line, '' where unknown."""
+    places = _PLACE.findall(str(node.meta.get("stack_trace") or ""))
     if not places:
         return ""
-    # From site-packages on, so that two machines' captures compare.
-    short = [(filename.rsplit("site-packages/", 1)[-1], line) for filename, line in places]
+    short = [(short_file(filename), line) for filename, line in places]
     # torch's own lines (under a default device, each call passes through one) are not the model's.
     filename, line = next(
         (one for one in short[::-1] if not one[0].startswith("torch/")), short[-1]

@@ -4,12 +4,18 @@ Thunder's and Inductor's generated functions are found among Python's objects ju
 they are watched, so that all other code runs as ever. From Python 3.12 on by ``sys.monitoring``,
 on all threads and beside whatever debugger there is; with 3.11 by ``sys.settrace`` on the thread
 that runs the model and, while they are in a backward function, on autograd's own.
+
+Monitoring tells of calls, and lines are looked up: its own events for lines take time in proportion
+to the length of the function (20 µs for a line of a thousand, 100 µs for one of 4000, by Python
+3.12 and 3.13), those for calls 0.1 µs. So a line that calls nothing, a ``del``, counts as a part of
+the one before it.
 """
 
 from __future__ import annotations
 
 import gc
 import sys
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType
 from typing import Any, Protocol
@@ -119,7 +125,9 @@ class Monitoring:
         self._api = api
         self._codes: list[CodeType] = []
         self._tool: int | None = None
-        events = api.events
+        # By id of the code: where in its bytes lines begin, and their numbers.
+        self._tables: dict[int, tuple[list[int], list[int]]] = {}
+        events, tables = api.events, self._tables
 
         def enter(code: CodeType, *_: Any) -> None:
             try:
@@ -127,9 +135,10 @@ class Monitoring:
             except Exception as error:
                 failed(error)
 
-        def line(code: CodeType, number: int) -> None:
+        def call(code: CodeType, offset: int, *_: Any) -> None:
             try:
-                ranges.line(code, number)
+                begins, numbers = tables[id(code)]
+                ranges.line(code, numbers[bisect_right(begins, offset) - 1])
             except Exception as error:
                 failed(error)
 
@@ -142,7 +151,7 @@ class Monitoring:
         self._callbacks = {
             events.PY_START: enter,
             events.PY_RESUME: enter,
-            events.LINE: line,
+            events.CALL: call,
             events.PY_RETURN: leave,
             events.PY_YIELD: leave,
             # Cannot be had for single functions; costs where an exception passes through one.
@@ -162,6 +171,7 @@ class Monitoring:
             if event != api.events.PY_UNWIND:
                 local |= event
         for code in codes:
+            self._tables[id(code)] = _line_table(code)
             api.set_local_events(tool, code, local)
         api.set_events(tool, api.events.PY_UNWIND)
 
@@ -176,6 +186,12 @@ class Monitoring:
         for event in self._callbacks:
             api.register_callback(tool, event, None)
         api.free_tool_id(tool)
+
+
+def _line_table(code: CodeType) -> tuple[list[int], list[int]]:
+    """Offsets at which the bytes of a line begin, ascending, and the numbers of the lines."""
+    rows = [(begin, number or code.co_firstlineno) for begin, _, number in code.co_lines()]
+    return [begin for begin, _ in rows], [number for _, number in rows]
 
 
 class Tracing:

@@ -13,13 +13,14 @@ from typing import Any
 
 
 class _Running:
-    """A generated function that runs: its line's range, and the names of its file's lines."""
+    """A generated function that runs: its line and the line's range, its file's names of lines."""
 
-    __slots__ = ("code", "names", "range")
+    __slots__ = ("code", "names", "number", "range")
 
     def __init__(self, code: CodeType, names: dict[int, str]) -> None:
         self.code = code
         self.names = names
+        self.number = -1
         self.range: Any = None
 
 
@@ -46,11 +47,14 @@ class Ranges:
         stack.append(_Running(code, self._names.setdefault(code.co_filename, {})))
 
     def line(self, code: CodeType, number: int) -> None:
-        """A line begins, and with it the one before it ends."""
+        """A line begins or goes on; the one before it ends as another one begins."""
         stack = self._threads.get(get_ident())
         if not stack or stack[-1].code is not code:
             stack = self._resume(code)
         running = stack[-1]
+        if running.number == number:
+            return
+        running.number = number
         if running.range is not None:
             running.range.__exit__(None, None, None)
             running.range = None  # in case the next one fails

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from memtrace.capture import fx
+from memtrace.capture.compilations import Compilations
 from memtrace.capture.cpu import CpuRecorder
 from memtrace.capture.devices import choose_device
 from memtrace.capture.dynamo import DynamoHooks
@@ -78,6 +79,7 @@ class Session:
         self.notes = Notes()
         self.patches = Patches()
         self.marks = MarkLog()
+        self.compilations = Compilations(self.marks, self.notes)
         self.structure = Structure()
         self.phases = Phases(
             self.guard("a mark", self._phase_begins), self.guard("a mark", self._phase_ends)
@@ -105,8 +107,14 @@ class Session:
                 "torch._dynamo.eval_frame": self.guard(
                     "watching torch.compile", self.dynamo_hooks.install
                 ),
+                "torch._dynamo.output_graph": self.guard(
+                    "watching what Dynamo compiles and why", self._watch_dynamo
+                ),
                 "torch._inductor.compile_fx": self.guard("watching Inductor", self._watch_inductor),
                 "thunder": self.guard("watching thunder", self.thunder_hooks.install),
+                "thunder.dynamo.compiler": self.guard(
+                    "watching Thunder's splits", self._watch_splits
+                ),
             }
         )
 
@@ -156,6 +164,12 @@ class Session:
             return compile_fx(model, *args, **kwargs)
 
         self.patches.set(module, "compile_fx", watched_compile_fx)
+
+    def _watch_dynamo(self) -> None:
+        self.compilations.watch_dynamo(self.patches)
+
+    def _watch_splits(self) -> None:
+        self.compilations.watch_splits(self.patches)
 
     # -- what the hooks report -------------------------------------------------------------------
 

@@ -72,6 +72,7 @@ class ThunderHooks:
     def _watch_stats(self, stats: Any) -> None:
         session, phases = self._session, self._session.phases
         running: dict[int, list[Any]] = {}  # by CompileStats; a call can contain one of its own
+        compiling: dict[int, Any] = {}
 
         def called(cs: Any) -> None:
             if phases.current() is None:
@@ -95,8 +96,12 @@ class ThunderHooks:
                 return  # the object is being made
             self._changed.append(weakref.ref(cs))
             session.compilation("begin", "THUNDER")
+            entries = len(cs.interpreter_cache)
+            compiling[id(cs)] = session.compilations.missed(self._module_name(cs), entries)
 
         def prologue(cs: Any) -> None:
+            if id(cs) in compiling:
+                compiling.pop(id(cs))()
             session.compilation("end", "THUNDER")
 
         for name, hook in (
@@ -115,6 +120,10 @@ class ThunderHooks:
     def _call_name(self, stats: Any) -> str:
         data = self._data(stats)
         return fx.callable_name(data.fn) if data is not None else "thunder"
+
+    def _module_name(self, stats: Any) -> str:
+        data, root = self._data(stats), self._known.get(stats, (None, ""))[1]
+        return fx.module_name(None if data is None else data.fn, root) or root or "thunder"
 
     def _data(self, stats: Any) -> Any:
         known = self._known.get(stats)
@@ -145,15 +154,15 @@ class ThunderHooks:
 
     def _take(self, stats: Any) -> None:
         entries = list(stats.interpreter_cache)
-        data, root = self._data(stats), self._known.get(stats, (None, ""))[1]
+        data, name = self._data(stats), self._module_name(stats)
         for entry in entries[self._taken.get(stats, 0) :]:
             try:
-                self.modules.append(self._module(entry, data, root))
+                self.modules.append(self._module(entry, data, name))
             except Exception as error:
                 self._session.notes.failure("reading a Thunder program", error)
         self._taken[stats] = len(entries)
 
-    def _module(self, entry: Any, data: Any, root: str) -> ThunderModule:
+    def _module(self, entry: Any, data: Any, name: str) -> ThunderModule:
         from memtrace.snapshot.format import ThunderModule
 
         traces: list[ThunderTrace] = []
@@ -172,7 +181,6 @@ class ThunderHooks:
             if phase != "prologue":
                 traces += self._regions(trace)
         function = None if data is None else data.fn
-        name = fx.module_name(function, root) or root or "thunder"
         executors = [] if data is None else _executors(data)
         label = f"thunder({', '.join(executors)})"
         if label not in self.compilers:

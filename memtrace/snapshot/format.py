@@ -124,8 +124,9 @@ class FxNode(TypedDict):
 # Operators of this name are the recorder's own: the call of a module, whose path follows.
 LAYER_PREFIX = "memtrace layer "
 # Those of this name, too (kind "user_annotation"): a line of generated code while it runs, until
-# the next line begins or the function is left. 'FILENAME:LINE' follows; the file name is that of
-# frames and of ``sources``. The ranges of generated code that a line calls lie within the line's.
+# another line that calls anything begins or the function is left (a ``del`` may count as a part of
+# the line before it). 'FILENAME:LINE' follows; the file name is that of frames and of ``sources``.
+# The ranges of generated code that a line calls lie within the line's.
 LINE_PREFIX = "memtrace line "
 
 
@@ -217,7 +218,7 @@ class Compilation(TypedDict):
     ``kind``: "compile" (a piece of code for the first time), "recompile" (it was compiled already,
     but a guard failed), "graph break" (Dynamo leaves a part to Python), "split" (Thunder leaves a
     part of an FX graph to another compiler).
-    ``mark``: the last mark before it, by which it belongs to an iteration.
+    ``mark``: the last mark when it was noted, by which it belongs to an iteration.
     """
 
     kind: str
