@@ -64,7 +64,7 @@ def test_checked_iterations_have_the_drivers_peak(name):
 
 def test_the_softmax_copies_are_found():
     report = report_diff(subject(EAGER.format("torchcompile")), subject(EAGER.format("nvfuser")))
-    assert sum(row.delta for row in report.rows) == report.gap_bytes == 1_855_682_560
+    assert sum(row.delta for row in report.rows) == report.gap_bytes == 1_860_302_848
     first = fold_rows(report.rows)[0]
     assert [symbol.name for symbol in first.members] == [f"nvFusion{k}" for k in (2, 6, 10, 14)]
     assert dict(first.sides[1].tensors) == {

@@ -45,7 +45,7 @@ def _of_size(
     staying = sized[(lifetimes.freed[sized] == replay.n_events) & (lifetimes.born[sized] >= 0)]
     births = lifetimes.born[sized]
     numbers: dict[str, int] = {}
-    line = np.array([numbers.setdefault(n.symbol.line, len(numbers)) for n in namings])
+    line = np.array([numbers.setdefault(_place(n), len(numbers)) for n in namings])
     lines = line[named[sized]]
     found = []
     for k in staying.tolist():
@@ -57,6 +57,11 @@ def _of_size(
         if naming == NOT_NAMED or _unfit(naming, size) or (within and later and not again):
             found.append(k)
     return found
+
+
+def _place(naming: Naming) -> str:
+    """Where a naming is from: the model's line, since names of operators are not always known."""
+    return naming.symbol.line or naming.symbol.text
 
 
 def _unfit(naming: Naming, size: int) -> bool:

@@ -330,7 +330,7 @@ def test_the_pair_has_both_peaks_and_the_gap(tmp_path):
             )
         )
         assert tops["allocated A"] == report.baseline.peak_bytes
-        assert tops["allocated B"] - tops["allocated A"] == report.gap_bytes == 1_855_682_560
+        assert tops["allocated B"] - tops["allocated A"] == report.gap_bytes == 1_860_302_848
         begins = trace.rows(
             "select name, count(*), count(distinct ts) from slice "
             "where name in ('iteration 11', 'forward', 'backward') group by 1"
