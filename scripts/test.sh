@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 if [[ ! -x .venv/bin/python ]]; then
   python3 -m venv .venv
 fi
-.venv/bin/python -m pip install -q --disable-pip-version-check -e '.[record,test]'
+.venv/bin/python -m pip install -q --disable-pip-version-check -e '.[record,test,hta]'
 export PATH="$PWD/.venv/bin:$PATH"
 ruff format --check .
 ruff check .
