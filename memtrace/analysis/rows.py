@@ -41,11 +41,6 @@ class Side:
     lines: tuple[str, ...] = ()
     time: Timing = NO_TIME
 
-    @property
-    def present(self) -> bool:
-        """Whether there is anything: bytes held at that moment, or kernels that ran."""
-        return bool(self.count or self.time.kernels)
-
     def __add__(self, other: Side) -> Side:
         return Side(
             self.bytes + other.bytes,

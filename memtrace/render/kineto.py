@@ -9,15 +9,16 @@ to what it launched. The recorder's own ranges (layers, lines of generated code)
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from memtrace.errors import MemtraceError
 from memtrace.snapshot import Recording
 from memtrace.symbols.launches import find_launches
 
 _FORMAT = 1  # torch's schemaVersion
+_Place = tuple[int, int]  # process and thread
 
 
 def write_profile(recording: Recording, stream: BinaryIO) -> None:
@@ -61,41 +62,74 @@ def _devices(recording: Recording) -> list[dict[str, Any]]:
 def _events(profile: Mapping[str, Any], base: int) -> Iterator[str]:
     """The events, each as JSON."""
     ops, kernels = profile["ops"], profile["kernels"]
-    launches = find_launches(ops, kernels).tolist()
     # A device's number is its process, as in torch's own; that of the operators is none of these.
     process = max(kernels["device"], default=0) + 1
-    yield from _names(ops, kernels, process)
+    threads = [(process, thread) for thread in ops["thread"]]
+    streams = list(zip(kernels["device"], kernels["stream"], strict=True))
+    hosts, devices = _lanes(ops, threads, "thread"), _lanes(kernels, streams, "stream")
+    yield _called("process_name", process, 0, "python")
+    for device in sorted(set(kernels["device"])):
+        yield _called("process_name", device, 0, f"GPU {device}")
+    for place, name in {**hosts.names, **devices.names}.items():
+        yield _called("thread_name", *place, name)
     for row in range(len(ops["name"])):
         yield _event(
             ops["kind"][row] if ops["kind"][row] != "python" else "python_function",
             ops["name"][row],
-            (process, ops["thread"][row]),
+            hosts.places[row],
             ops["start_ns"][row] - base,
             ops["duration_ns"][row],
             _operator_facts(ops, row),
         )
-    for row, launch in enumerate(launches):
-        place = (kernels["device"][row], kernels["stream"][row])
+    for row, launch in enumerate(find_launches(ops, kernels).tolist()):
         start = kernels["start_ns"][row] - base
         facts = _kernel_facts(kernels, row)
         name, kind = kernels["name"][row], kernels["kind"][row]
-        yield _event(kind, name, place, start, kernels["duration_ns"][row], facts)
+        yield _event(kind, name, devices.places[row], start, kernels["duration_ns"][row], facts)
         if launch >= 0:
-            caller = (process, ops["thread"][launch])
             number = kernels["correlation"][row]
-            yield _arrow("s", number, caller, ops["start_ns"][launch] - base)
-            yield _arrow("f", number, place, start)
+            yield _arrow("s", number, hosts.places[launch], ops["start_ns"][launch] - base)
+            yield _arrow("f", number, devices.places[row], start)
 
 
-def _names(ops: Mapping[str, Any], kernels: Mapping[str, Any], process: int) -> Iterator[str]:
-    """What processes and threads are called."""
-    yield _called("process_name", process, 0, "python")
-    for thread in sorted(set(ops["thread"])):
-        yield _called("thread_name", process, thread, f"thread {thread}")
-    for device in sorted(set(kernels["device"])):
-        yield _called("process_name", device, 0, f"GPU {device}")
-    for device, stream in sorted(set(zip(kernels["device"], kernels["stream"], strict=True))):
-        yield _called("thread_name", device, stream, f"stream {stream}")
+class _Lanes(NamedTuple):
+    """Where each row goes, as process and thread, and what these threads are called."""
+
+    places: list[_Place]
+    names: dict[_Place, str]
+
+
+def _lanes(table: Mapping[str, Any], threads: Sequence[_Place], word: str) -> _Lanes:
+    """Threads as they are, and one more for what does not nest in them.
+
+    Kernels of a stream may overlap a little (one is prepared while another ends), and a call of the
+    driver may seem to outlast its operator: Perfetto drops such slices. Kernels still say their
+    stream; readers that go by that see no difference.
+    """
+    free = max((thread for _, thread in threads), default=0) + 1
+    places: list[_Place] = []
+    names: dict[_Place, str] = {}
+    tops: dict[_Place, list[list[int]]] = {}  # for each lane of a thread the ends of open slices
+    numbers: dict[tuple[_Place, int], _Place] = {}
+    for row, thread in enumerate(threads):
+        start, end = table["start_ns"][row], table["start_ns"][row] + table["duration_ns"][row]
+        lanes = tops.setdefault(thread, [])
+        for lane in range(len(lanes) + 1):
+            if lane == len(lanes):
+                lanes.append([])
+            stack = lanes[lane]
+            while stack and stack[-1] <= start:
+                stack.pop()
+            if not stack or end <= stack[-1]:
+                stack.append(end)
+                break
+        place = thread if lane == 0 else numbers.get((thread, lane))
+        if place is None:
+            place = numbers[thread, lane] = (thread[0], free)
+            free += 1
+        places.append(place)
+        names[place] = f"{word} {thread[1]}" + (f" ({lane + 1})" if lane else "")
+    return _Lanes(places, names)
 
 
 def _called(what: str, process: int, thread: int, name: str) -> str:
@@ -135,7 +169,7 @@ def _kernel_facts(kernels: Mapping[str, Any], row: int) -> dict[str, Any]:
 def _event(
     kind: str,
     name: str,
-    place: tuple[int, int],
+    place: _Place,
     start: int,
     duration: int,
     facts: Mapping[str, Any],
@@ -146,7 +180,7 @@ def _event(
     )
 
 
-def _arrow(phase: str, number: int, place: tuple[int, int], at: int) -> str:
+def _arrow(phase: str, number: int, place: _Place, at: int) -> str:
     end = ',"bp":"e"' if phase == "f" else ""
     return (
         f'{{"ph":"{phase}","id":{number},"pid":{place[0]},"tid":{place[1]},"ts":{_time(at)},'

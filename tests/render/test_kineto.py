@@ -70,6 +70,16 @@ def test_operators_and_kernels_are_no_one_process():
     assert names == {(0, "GPU 0"), (1, "python")}
 
 
+def test_what_does_not_nest_has_a_lane_of_its_own_and_says_its_stream():
+    one = timed([], [(1, 100, 300), (2, 150, 250), (3, 200, 400), (4, 300, 350)]).recording
+    one.meta["profile"]["kernels"]["stream"] = [7] * 4
+    trace = written(one)["traceEvents"]
+    lanes = {e["name"]: (e["tid"], e["args"]["stream"]) for e in trace if e.get("cat") == "kernel"}
+    assert lanes == {"k1": (7, 7), "k2": (7, 7), "k3": (8, 7), "k4": (7, 7)}
+    names = {e["tid"]: e["args"]["name"] for e in trace if e["name"] == "thread_name"}
+    assert (names[7], names[8]) == ("stream 7", "stream 7 (2)")
+
+
 @pytest.mark.parametrize("name", ["</script>", "\u202e\x1b[31m", '"\\', "x" * 10_000, "é", ""])
 def test_hostile_names_are_kept(name):
     one = timed([], [(1, 100, 200)]).recording
