@@ -59,7 +59,7 @@ def test_nothing_is_overwritten_without_force(tmp_path):
 @pytest.mark.parametrize(
     ("outputs", "said"),
     [
-        ([], "--perfetto FILE or --chrome FILE"),
+        ([], "--chrome FILE or --profile FILE"),
         (["--perfetto", "same", "--chrome", "same"], "twice"),
         (["--perfetto", "x.pftrace.zst"], ".zst"),
     ],
