@@ -1,6 +1,6 @@
 """The profiled iteration as a plain profiler trace, as ``torch.profiler`` writes one.
 
-HolisticTraceAnalysis, Perfetto and TensorBoard read it as one of torch's own. ``ts`` and ``dur``
+HolisticTraceAnalysis and Perfetto read it as one of torch's own. ``ts`` and ``dur``
 are microseconds with three decimals, from ``baseTimeNanoseconds`` (epoch) on, so that no nanosecond
 is lost. Operators are on their threads, kernels on their streams, with an arrow from each launch
 to what it launched. The recorder's own ranges (layers, lines of generated code) are annotations.
