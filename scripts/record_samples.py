@@ -1,12 +1,13 @@
 """Records the captures in samples/ on a GPU: the samples under every compiler, side by side.
 
-    python scripts/record_samples.py OUT_FOLDER [--layers 4] [--small]
+    python scripts/record_samples.py OUT_FOLDER [--layers 4] [--small] [--only NAMES] [--alone]
 
 samples/qwen2.py with eager attention and sdpa, each under the report's two executor lists and plain
 torch.compile, and once more each with --check-driver; samples/train.py's two models under Thunder,
 torch.compile and nothing. nvFuser fails now and then while compiling, so a run that fails is tried
-once more. Every run is a process of its own; they share the GPU, which changes their times but not
-their memory. ``--small`` does the same on a CPU.
+once more. Every run is a process of its own; side by side they share the GPU, which changes their
+times but not their memory: ``--alone`` runs one after the other. ``--only`` takes the runs whose
+names begin so, separated by commas. ``--small`` does the same on a CPU.
 """
 
 from __future__ import annotations
@@ -61,12 +62,15 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--small", action="store_true")
+    parser.add_argument("--alone", action="store_true")
+    parser.add_argument("--only", default="")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     out = options.out.resolve()
     runs = plan(options.layers, options.small)
-    commands = {run[0]: command(*run, out) for run in runs}
-    left = run_all(commands, out, 2 if options.small else AT_ONCE)
+    wanted = tuple(options.only.split(","))
+    commands = {run[0]: command(*run, out) for run in runs if run[0].startswith(wanted)}
+    left = run_all(commands, out, 1 if options.alone else 2 if options.small else AT_ONCE)
     if left:
         sys.exit(f"failed twice: {', '.join(left)}")
 

@@ -16,7 +16,7 @@ if ! command -v chromium >/dev/null || ! command -v chromedriver >/dev/null; the
       chromium chromium-driver fonts-dejavu-core >/dev/null
   fi
 fi
-.venv/bin/python -m pip install -q --disable-pip-version-check -e '.[record,test]'
+.venv/bin/python -m pip install -q --disable-pip-version-check -e '.[record,test,hta]'
 export PATH="$PWD/.venv/bin:$PATH"
 ruff format --check .
 ruff check .

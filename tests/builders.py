@@ -16,6 +16,7 @@ from memtrace.snapshot.columns import (
     Segment,
     StackTable,
 )
+from memtrace.snapshot.format import LINE_PREFIX
 
 KIB = 1 << 10
 MIB = 1 << 20
@@ -186,4 +187,64 @@ def capture_meta(
         "thunder": [],
         "fx": {},
         **more,
+    }
+
+
+def op(
+    name: str,
+    start: int,
+    end: int,
+    *,
+    kind: str = "cpu_op",
+    thread: int = 1,
+    sequence: int = -1,
+    forward_thread: int = -1,
+) -> dict[str, Any]:
+    """An operator or range, in nanoseconds."""
+    return {
+        "name": name, "kind": kind, "thread": thread, "start_ns": start,
+        "duration_ns": end - start, "sequence": sequence, "forward_thread": forward_thread,
+        "correlation": -1, "shapes": "",
+    }  # fmt: skip
+
+
+def ran(line: str, start: int, end: int, *, thread: int = 1) -> dict[str, Any]:
+    """The range of a line of generated code."""
+    return op(LINE_PREFIX + line, start, end, kind="user_annotation", thread=thread)
+
+
+def launch(
+    number: int, at: int, *, thread: int = 1, call: str = "cuLaunchKernel", length: int = 1
+) -> dict[str, Any]:
+    """A call of the CUDA driver."""
+    row = op(call, at, at + length, kind="cuda_driver", thread=thread)
+    return row | {"correlation": number}
+
+
+def kernel(
+    name: str, start: int, end: int, number: int, *, stream: int = 7, kind: str = "kernel"
+) -> dict[str, Any]:
+    """A kernel that the launch ``number`` put there."""
+    return {
+        "name": name, "kind": kind, "device": 0, "stream": stream, "start_ns": start,
+        "duration_ns": end - start, "correlation": number, "bytes": -1,
+    }  # fmt: skip
+
+
+def profile(
+    ops: Iterable[dict[str, Any]],
+    kernels: Iterable[dict[str, Any]],
+    iteration: int = 0,
+    memory: dict[str, list[int]] | None = None,
+) -> dict[str, Any]:
+    """A capture's profile; rows may be in any order."""
+    rows = sorted(ops, key=lambda row: (row["start_ns"], -row["duration_ns"]))
+    device = sorted(kernels, key=lambda row: row["start_ns"])
+    nothing: list[int] = []
+    names = ("addr", "bytes", "device", "thread", "time_ns", "op")
+    return {
+        "iteration": iteration,
+        "ops": {key: [row[key] for row in rows] for key in op("", 0, 0)},
+        "kernels": {key: [row[key] for row in device] for key in kernel("", 0, 0, 0)},
+        "memory": memory or dict.fromkeys(names, nothing),
     }

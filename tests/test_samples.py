@@ -52,6 +52,15 @@ def test_rows_sum_and_every_byte_has_a_name(path):
     assert unnamed < 0.001 * report.peak_bytes
 
 
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
+@pytest.mark.parametrize("by", ["symbol", "layer", "line"])
+def test_times_sum_to_the_busy_time(path, by):
+    report = report_peak(open_subject(read(str(path))), by=by)
+    assert sum(row.sides[0].time.ns for row in report.rows) == report.gpu.busy_ns > 0
+    kernels = read(str(path)).meta["profile"]["kernels"]
+    assert sum(row.sides[0].time.kernels for row in report.rows) == len(kernels["name"])
+
+
 @pytest.mark.parametrize("name", [p.name for p in SAMPLES if "checked" in p.name])
 def test_checked_iterations_have_the_drivers_peak(name):
     whole = subject(name)

@@ -37,12 +37,16 @@ _COMPARED = {
 class DiffReport:
     """Two peaks side by side. The rows' deltas sum to ``gap_bytes``, candidate minus baseline.
 
+    Those of their times sum to ``time_gap_ns``, the difference in GPU busy time; it is None where
+    one of the runs has none, or rows of this kind have no times.
+
     ``differences`` says what else differs between the runs than what was meant to.
     """
 
     baseline: PeakReport
     candidate: PeakReport
     gap_bytes: int
+    time_gap_ns: int | None
     differences: tuple[str, ...]
     warnings: tuple[str, ...]
     rows: tuple[Row, ...]
@@ -95,6 +99,7 @@ def compare_peaks(subjects: Sequence[Subject], a: PeakReport, b: PeakReport) -> 
         baseline=a,
         candidate=b,
         gap_bytes=b.peak_bytes - a.peak_bytes,
+        time_gap_ns=_time_gap(a, b),
         differences=tuple(_differences(a.facts, b.facts)),
         warnings=tuple(warnings),
         rows=tuple(_join(a, b)),
@@ -105,6 +110,12 @@ def _join(a: PeakReport, b: PeakReport) -> list[Row]:
     """The rows of both, those that are the same thing as one."""
     joined = join_reshaped(join_rows(a.rows, b.rows), a.present, b.present)
     return sort_rows(find_beside([_say_where(row, a, b) for row in joined]))
+
+
+def _time_gap(a: PeakReport, b: PeakReport) -> int | None:
+    if a.gpu is None or b.gpu is None or not a.gpu.by_row:
+        return None
+    return b.gpu.busy_ns - a.gpu.busy_ns
 
 
 def _say_where(row: Row, a: PeakReport, b: PeakReport) -> Row:

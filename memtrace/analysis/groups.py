@@ -11,6 +11,7 @@ from memtrace.snapshot.columns import Int32
 from memtrace.symbols import Attribution, Naming, Symbol
 from memtrace.symbols.categories import CATEGORIES
 from memtrace.symbols.distinct import number_rows
+from memtrace.symbols.kernels import layer_of, line_of
 from memtrace.timeline import Replay
 
 Dimension = Literal["symbol", "tensor", "layer", "category", "line"]
@@ -48,6 +49,18 @@ def key_of(naming: Naming, size: int, category: str, by: Dimension) -> Symbol:
     if layer:
         return Symbol(None, "", symbol.phase, f"{layer} {shapes}")
     return Symbol(None, "", None, f"{symbol.text} {shapes}")
+
+
+def key_of_kernel(naming: Naming, by: Dimension) -> Symbol | None:
+    """The group of a kernel; None where it has none: it makes no one tensor, and no category."""
+    symbol = naming.symbol
+    if by == "symbol" or (symbol.special and by in ("layer", "line")):
+        return symbol
+    if by == "layer":
+        return Symbol(None, "", None, layer_of(naming) or NO_LAYER)
+    if by == "line":
+        return Symbol(None, "", None, line_of(naming) or symbol.text)
+    return None
 
 
 def group_lifetimes(run: Replay, attribution: Attribution, by: Dimension) -> Groups:

@@ -28,7 +28,7 @@ def join_rows(baseline: Iterable[Row], candidate: Iterable[Row]) -> list[Row]:
     left = follow_lines(originals, right)
     symbols = {id(row): one.symbol for row, one in zip(left, originals, strict=True)}
     joined: list[Row] = []
-    for key in (_same, _alike, _named, _renamed):
+    for key in (_same, _alike, _making, _named, _renamed):
         left, right = _pair(left, right, key, joined)
     left, right = _pair_overlapping(left, right, joined)
     nothing = Side()
@@ -80,8 +80,13 @@ def _layers(row: Row) -> frozenset[str]:
 
 
 def _holds(row: Row) -> Hashable | None:
-    """What a row's side holds and, where known, for which layers; None where that is not known."""
+    """What a row's side holds and, where known, for which layers; None where that is not known.
+
+    Of one that holds nothing: what its kernels make.
+    """
     side = row.sides[0]
+    if not side.count:
+        return (frozenset(side.time.makes), _layers(row) - {""}) if side.time.makes else None
     return (frozenset(side.tensors), _layers(row) - {""}) if side.tensors else None
 
 
@@ -100,6 +105,19 @@ def _alike(row: Row) -> Hashable | None:
     if kind is None or holds is None:
         return None
     return (kind, symbol.compiler, symbol.module, symbol.phase, symbol.line, holds)
+
+
+def _making(row: Row) -> Hashable | None:
+    """What its kernels make, for which layers, and the symbol without its number.
+
+    For what one run alone holds at its peak, but both make.
+    """
+    symbol, time = row.symbol, row.sides[0].time
+    kind = numbered_kind(symbol)
+    if kind is None or not time.makes:
+        return None
+    made = (frozenset(time.makes), frozenset(time.layers))
+    return (kind, symbol.compiler, symbol.module, symbol.phase, symbol.line, made)
 
 
 def _named(row: Row) -> Hashable | None:

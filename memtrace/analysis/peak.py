@@ -9,8 +9,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from memtrace.analysis.compilations import Compilation, list_compilations
 from memtrace.analysis.groups import Dimension, group_lifetimes, key_of
 from memtrace.analysis.rows import Row, Side, sort_rows
+from memtrace.analysis.steps import Steps, measure_steps
+from memtrace.analysis.timed import GpuTime, add_times, measure_gpu, time_groups
 from memtrace.errors import MemtraceError
 from memtrace.snapshot.columns import Int64, Recording
 from memtrace.symbols import BLOCK_SLACK, Attribution, Naming, Symbol, attribute
@@ -50,6 +53,8 @@ class PeakReport:
     file has no figure of the driver. ``position`` is where in the iteration the peak falls.
     ``other_moment`` says that another moment than the peak was asked for: ``peak_bytes``, ``event``
     and ``position`` are of that.
+    ``gpu`` is the time of the profiled iteration, None where no kernel was seen in one; the rows'
+    times sum to its ``busy_ns``, where rows of this kind have times (``gpu.by_row``).
     """
 
     path: str
@@ -68,7 +73,10 @@ class PeakReport:
     reconciled: bool | None
     warnings: tuple[str, ...]
     rows: tuple[Row, ...]
+    steps: Steps
+    compilations: tuple[Compilation, ...]
     other_moment: bool = False
+    gpu: GpuTime | None = None
     present: frozenset[Symbol] = frozenset()  # what any moment of the window has, as rows name it
 
 
@@ -133,6 +141,13 @@ def report_peak(
         event = _moment(subject, at)
         top = Peak(event, int(run.total(accounting)[event]))
     attribution = attribution or attribute(recording, run, operators=operators)
+    rows = name_live(run, attribution, live(run, top.event, accounting), accounting, by, top.event)
+    present = _present(run, attribution, window, by)
+    gpu = measure_gpu(recording, by)
+    if gpu is not None and gpu.by_row:
+        times = time_groups(recording, run, by, operators=operators)
+        rows = add_times(rows, times)
+        present |= times.keys()
     meta = recording.meta or {}
     checks = reconcile(recording, run)
     return PeakReport(
@@ -153,13 +168,12 @@ def report_peak(
         complete=run.complete,
         reconciled=reconciled(checks),
         warnings=tuple(list_warnings(subject, checks)),
-        rows=tuple(
-            name_live(
-                run, attribution, live(run, top.event, accounting), accounting, by, at=top.event
-            )
-        ),
+        rows=tuple(rows),
+        gpu=gpu,
+        compilations=list_compilations(recording),
+        steps=measure_steps(recording, find_windows(recording, run)),
         other_moment=at is not None,
-        present=_present(run, attribution, window, by),
+        present=present,
     )
 
 

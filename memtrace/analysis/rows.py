@@ -7,9 +7,12 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from typing import Literal
 
+from memtrace.analysis.timing import NO_TIME, Timing
 from memtrace.symbols import Symbol
 
+Measure = Literal["bytes", "time"]
 OTHERS = Symbol(None, "", None, "<others>")
 # 'nvFusion12' and 'triton_red_fused__softmax_8' are numbered by place; what they are is before it.
 _NUMBERED = re.compile(r"^(?P<base>\D.*?_?)(?P<number>\d+)$")
@@ -24,6 +27,7 @@ class Side:
     ``names``: the tensors' own names, as the trace or the program calls them, most bytes first.
     ``layers``, ``categories``: bytes of each, most first; '' where a layer is not known.
     ``symbols``: what made them, ``lines``: the model's lines they come from, most bytes first.
+    ``time``: what the GPU did under the symbol in the profiled iteration.
     """
 
     bytes: int = 0
@@ -35,6 +39,7 @@ class Side:
     categories: tuple[tuple[str, int], ...] = ()
     symbols: tuple[Symbol, ...] = ()
     lines: tuple[str, ...] = ()
+    time: Timing = NO_TIME
 
     def __add__(self, other: Side) -> Side:
         return Side(
@@ -47,6 +52,7 @@ class Side:
             _add(self.categories, other.categories),
             tuple(dict.fromkeys((*self.symbols, *other.symbols))),
             tuple(dict.fromkeys((*self.lines, *other.lines))),
+            self.time + other.time,
         )
 
 
@@ -70,8 +76,8 @@ class Row:
 
     ``members`` are the symbols folded into it, empty if it is one. ``renamed`` is what the baseline
     calls the same thing, None where the names are equal. ``elsewhere`` says that the side which
-    holds none of it at its peak does have it at other moments of its window. ``beside`` are other
-    dtypes of the same tensor that the same side holds at the same moment.
+    holds none of it at its peak has it at other moments of its window, or runs it. ``beside`` are
+    other dtypes of the same tensor that the same side holds at the same moment.
     """
 
     symbol: Symbol
@@ -87,6 +93,11 @@ class Row:
         return self.sides[-1].bytes - (self.sides[0].bytes if len(self.sides) == 2 else 0)
 
     @property
+    def delta_ns(self) -> int:
+        """As ``delta``, of GPU time."""
+        return self.sides[-1].time.ns - (self.sides[0].time.ns if len(self.sides) == 2 else 0)
+
+    @property
     def status(self) -> str:
         """How the sides differ, in a word: '' for a peak, and where they do not.
 
@@ -97,6 +108,8 @@ class Row:
         if len(self.sides) < 2:
             return ""
         a, b = self.sides
+        if not (a.count or b.count):
+            return _ran(a.time, b.time)
         if a.count == b.count:
             # Of a layer or a category, whose tensors are many, it would say nothing.
             one_thing = self.symbol.compiler is not None or self.symbol.name.endswith("]")
@@ -106,6 +119,11 @@ class Row:
         if not b.count:
             return "FREED EARLIER" if self.elsewhere else "GONE"
         return "" if self.symbol.special else f"COUNT {a.count} → {b.count}"
+
+
+def _ran(a: Timing, b: Timing) -> str:
+    """Of symbols that hold nothing at either peak: whether one run alone has them."""
+    return "" if bool(a.kernels) == bool(b.kernels) else "GONE" if a.kernels else "NEW"
 
 
 def _changed(a: Side, b: Side) -> str:
@@ -129,19 +147,30 @@ def _changed(a: Side, b: Side) -> str:
 _LAYER_NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$|:| )|^\d+(?=\.|$| )")
 
 
-def sort_rows(rows: Iterable[Row]) -> list[Row]:
-    """The weightiest first; ties by the greater side, then by name, so that order is stable."""
-    return sorted(
-        rows, key=lambda r: (-abs(r.delta), -max(s.bytes for s in r.sides), r.symbol.text)
-    )
+def sort_rows(rows: Iterable[Row], by: Measure = "bytes") -> list[Row]:
+    """The weightiest first, by bytes or by time; ties by the greater side, then by the other
+    measure, then by name, so that order is stable."""
+
+    def weight(row: Row) -> tuple[object, ...]:
+        size = (-abs(row.delta), -max(side.bytes for side in row.sides))
+        time = (-abs(row.delta_ns), -max(side.time.ns for side in row.sides))
+        both = (size, time) if by == "bytes" else (time, size)
+        return (*both, row.symbol.text)
+
+    return sorted(rows, key=weight)
 
 
-def fold_rows(rows: Sequence[Row]) -> list[Row]:
+def fold_rows(rows: Sequence[Row], by: Measure = "bytes") -> list[Row]:
     """Repeated layers in one row: same kind of symbol, same operation and line, same bytes.
 
-    The sums stay: a folded row holds the bytes and counts of all its members.
+    The sums stay: a folded row holds the bytes, times and counts of all its members. By time, one
+    that takes far longer than the others stands alone.
     """
-    return sort_rows(merge_rows(group) for group in gather_rows(rows))
+    groups = gather_rows(rows)
+    if by == "time":
+        busy = sum(side.time.ns for row in rows for side in row.sides)
+        groups = [part for group in groups for part in _split_slow(group, busy)]
+    return sort_rows((merge_rows(group) for group in groups), by)
 
 
 def gather_rows(rows: Sequence[Row]) -> list[list[Row]]:
@@ -161,16 +190,29 @@ def repeated_kind(symbol: Symbol) -> Hashable | None:
     return (kind, place) if kind else None
 
 
+def _split_slow(group: list[Row], busy: int) -> list[list[Row]]:
+    """A group without those that take more than twice its median, and a hundredth of all time."""
+    times = [max(side.time.ns for side in row.sides) for row in group]
+    median = sorted(times)[(len(times) - 1) // 2]
+    slow = [t > 2 * median and 100 * t > busy for t in times]
+    rest = [row for row, is_slow in zip(group, slow, strict=True) if not is_slow]
+    alone = [[row] for row, is_slow in zip(group, slow, strict=True) if is_slow]
+    return [*alone, *([rest] if rest else [])]
+
+
 def limit_rows(rows: Sequence[Row], top: int | None) -> list[Row]:
     """The first ``top`` rows, the rest summed into one named ``<others>``."""
     if top is None or len(rows) <= top:
         return list(rows)
     rest = rows[top:]
-    sides = tuple(
-        Side(sum(r.sides[k].bytes for r in rest), sum(r.sides[k].count for r in rest))
-        for k in range(len(rest[0].sides))
-    )
+    sides = tuple(_total([row.sides[k] for row in rest]) for k in range(len(rest[0].sides)))
     return [*rows[:top], Row(OTHERS, sides)]
+
+
+def _total(sides: Sequence[Side]) -> Side:
+    """The sums of many sides, and nothing else of them."""
+    ns, kernels = sum(s.time.ns for s in sides), sum(s.time.kernels for s in sides)
+    return Side(sum(s.bytes for s in sides), sum(s.count for s in sides), time=Timing(ns, kernels))
 
 
 def layer_pattern(layer: str) -> str:

@@ -14,11 +14,14 @@ from memtrace.cli.options import (
     CaptureArgument,
     ExpandOption,
     JsonOption,
+    SortOption,
     TopOption,
     WindowOption,
+    check_sort,
     load_subject,
     print_json,
     print_report,
+    read_breakdowns,
     show_status,
 )
 from memtrace.cli.traces import ForceOption, check_outputs, say_notes, write_trace
@@ -54,6 +57,7 @@ def diff(
     window: WindowOption = None,
     by: ByOption = "symbol",
     at: AtOption = None,
+    sort: SortOption = "bytes",
     top: TopOption = None,
     as_json: JsonOption = False,
     expand: ExpandOption = False,
@@ -92,14 +96,22 @@ def diff(
                 f"memtrace peak {path} says why"
             )
     report = report_diff(*subjects, by=by, at=at)
+    reports = [report.baseline, report.candidate]
+    check_sort(sort, by, reports)
+    asked = as_json or sort == "time"
+    breakdowns = read_breakdowns(subjects, reports) if asked else [None, None]
     if as_json:
         from memtrace.render.json import diff_object
 
-        print_json(diff_object(report, top))
+        print_json(diff_object(report, top, sort, breakdowns))
     else:
         from memtrace.render.text import print_diff
 
-        print_report(lambda console: print_diff(console, report, top=top, expand=expand))
+        print_report(
+            lambda console: print_diff(
+                console, report, sort=sort, top=top, expand=expand, breakdowns=breakdowns
+            )
+        )
     if perfetto is not None:
         from memtrace.analysis.tracks import describe_pair
 

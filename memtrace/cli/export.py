@@ -8,7 +8,13 @@ from typing import Annotated
 import typer
 
 from memtrace.cli.options import CaptureArgument, load_subject, show_status
-from memtrace.cli.traces import ForceOption, check_outputs, say_notes, write_trace
+from memtrace.cli.traces import (
+    ForceOption,
+    check_outputs,
+    say_notes,
+    write_plain_profile,
+    write_trace,
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -29,21 +35,34 @@ def export(
             help="Write a trace for chrome://tracing and Perfetto (.json, .json.gz).",
         ),
     ] = None,
+    profile: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the profiled iteration alone, as torch.profiler does, for "
+            "HolisticTraceAnalysis and Perfetto (.json, .json.gz).",
+        ),
+    ] = None,
     window: Annotated[
         str, typer.Option(help="Which stretch: an iteration's number, 'last', or 'all'.")
     ] = "all",
     force: ForceOption = False,
 ) -> None:
     """Write a recording as a trace to look at: counters, passes, symbols, lifetimes, kernels."""
-    if perfetto is None and chrome is None:
+    outputs = [path for path in (perfetto, chrome, profile) if path is not None]
+    if not outputs:
         raise typer.BadParameter(
-            "nothing to write; give --perfetto FILE or --chrome FILE or both",
+            "nothing to write; give --perfetto FILE, --chrome FILE or --profile FILE",
             param_hint="--perfetto",
         )
-    check_outputs([capture], [path for path in (perfetto, chrome) if path is not None], force)
+    check_outputs([capture], outputs, force)
+    subject = load_subject(capture, window)
+    if profile is not None:
+        write_plain_profile(subject.recording, profile, force)
+    if perfetto is None and chrome is None:
+        return
     from memtrace.analysis.tracks import describe_run
 
-    subject = load_subject(capture, window)
     with show_status("putting the trace together"):
         trace = describe_run(subject)
     say_notes(trace)

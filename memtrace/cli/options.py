@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,7 +13,8 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from memtrace.analysis import Subject
+    from memtrace.analysis import PeakReport, Subject
+    from memtrace.render.hta import Breakdown
 
 WindowOption = Annotated[
     str | None,
@@ -28,6 +29,10 @@ TopOption = Annotated[
 ByOption = Annotated[
     Literal["symbol", "tensor", "layer", "category", "line"],
     typer.Option(help="What a row stands for."),
+]
+SortOption = Annotated[
+    Literal["bytes", "time"],
+    typer.Option(help="What weighs: bytes at the peak, or GPU time in the profiled iteration."),
 ]
 AtOption = Annotated[
     str | None,
@@ -75,6 +80,50 @@ def load_subject(path: Path, window: str | None) -> Subject:
             return open_subject(recording, window)
         except MemtraceError as error:
             raise MemtraceError(f"{path}: {error}") from error
+
+
+def check_sort(sort: str, by: str, reports: Sequence[PeakReport]) -> None:
+    """Whether the rows can be sorted so. MemtraceError or typer.BadParameter where not."""
+    from memtrace.errors import MemtraceError
+
+    if sort != "time":
+        return
+    for report in reports:
+        if report.gpu is None:
+            raise MemtraceError(
+                f"{report.path}: no GPU time is known: no kernel was seen in a profiled iteration; "
+                "record it again on a GPU with memtrace record, or leave --sort time out"
+            )
+        if not report.gpu.by_row:
+            raise typer.BadParameter(
+                f"a row by {by} has no time; use --by symbol, layer or line", param_hint="--sort"
+            )
+
+
+def read_breakdowns(
+    subjects: Sequence[Subject], reports: Sequence[PeakReport]
+) -> list[Breakdown | None]:
+    """What HolisticTraceAnalysis says of each run; None where it is not installed or cannot tell.
+
+    Takes seconds, with a word on stderr while it lasts if that is a terminal.
+    """
+    from memtrace.render.hta import break_down, is_installed
+
+    if not is_installed():
+        return [None] * len(reports)
+    found: list[Breakdown | None] = []
+    with show_status("asking HolisticTraceAnalysis about idle time"):
+        for subject, report in zip(subjects, reports, strict=True):
+            try:
+                found.append(break_down(subject.recording) if report.gpu else None)
+            except Exception as error:  # whatever another program's fault is, the table stands
+                found.append(None)
+                what = " ".join(f"{type(error).__name__}: {error}".split())
+                typer.echo(
+                    f"memtrace: note: HolisticTraceAnalysis cannot read {report.path} ({what})",
+                    err=True,
+                )
+    return found
 
 
 def print_json(value: Any) -> None:

@@ -10,11 +10,14 @@ from memtrace.cli.options import (
     CaptureArgument,
     ExpandOption,
     JsonOption,
+    SortOption,
     TopOption,
     WindowOption,
+    check_sort,
     load_subject,
     print_json,
     print_report,
+    read_breakdowns,
 )
 
 
@@ -28,6 +31,7 @@ def peak(
     window: WindowOption = None,
     by: ByOption = "symbol",
     at: AtOption = None,
+    sort: SortOption = "bytes",
     top: TopOption = None,
     as_json: JsonOption = False,
     expand: ExpandOption = False,
@@ -35,12 +39,20 @@ def peak(
     """Say what the peak of one recording consists of, symbol by symbol."""
     from memtrace.analysis import report_peak
 
-    report = report_peak(load_subject(capture, window), by=by, at=at)
+    subject = load_subject(capture, window)
+    report = report_peak(subject, by=by, at=at)
+    check_sort(sort, by, [report])
+    asked = as_json or sort == "time"
+    breakdowns = read_breakdowns([subject], [report]) if asked else [None]
     if as_json:
         from memtrace.render.json import peak_object
 
-        print_json(peak_object(report, top))
+        print_json(peak_object(report, top, sort, breakdowns[0]))
         return
     from memtrace.render.text import print_peak
 
-    print_report(lambda console: print_peak(console, report, top=top, expand=expand))
+    print_report(
+        lambda console: print_peak(
+            console, report, sort=sort, top=top, expand=expand, breakdown=breakdowns[0]
+        )
+    )

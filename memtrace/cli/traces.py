@@ -13,6 +13,7 @@ from memtrace.cli.options import say, show_status
 
 if TYPE_CHECKING:
     from memtrace.analysis.tracks import Trace
+    from memtrace.snapshot import Recording
 
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
 
@@ -63,19 +64,33 @@ def write_trace(
     trace: Trace, path: Path, force: bool, *, form: Literal["perfetto", "chrome"] = "perfetto"
 ) -> None:
     """Writes a trace whole or not at all, and says where it is and what to do with it."""
-    from memtrace.render.units import format_bytes
-    from memtrace.snapshot import compress, write_atomically
-
     if form == "perfetto":
         write = perfetto_writer()
     else:
         from memtrace.render.chrome import write_chrome as write
+    write_whole(path, force, lambda stream: write(trace, stream))
+    _say_opened(path)
+
+
+def write_plain_profile(recording: Recording, path: Path, force: bool) -> None:
+    """The same for the profiled iteration, as torch.profiler would have written it."""
+    from memtrace.render.kineto import write_profile
+
+    write_whole(path, force, lambda stream: write_profile(recording, stream))
+    _say_opened(path, " or in HolisticTraceAnalysis")
+
+
+def write_whole(path: Path, force: bool, write: Callable[[BinaryIO], None]) -> None:
+    """Writes a file whole or not at all, compressed if its name says so."""
+    from memtrace.snapshot import compress, write_atomically
 
     name = os.fspath(path)
     with show_status(f"writing {name}"):
-        write_atomically(
-            path,
-            lambda stream: compress(stream, name, lambda target: write(trace, target), level=1),
-            force,
-        )
-    say(f"{name}: {format_bytes(path.stat().st_size)}; open it at https://ui.perfetto.dev")
+        write_atomically(path, lambda stream: compress(stream, name, write, level=1), force)
+
+
+def _say_opened(path: Path, also: str = "") -> None:
+    from memtrace.render.units import format_bytes
+
+    size = format_bytes(path.stat().st_size)
+    say(f"{os.fspath(path)}: {size}; open it at https://ui.perfetto.dev{also}")

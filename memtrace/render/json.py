@@ -2,41 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from memtrace.analysis import (
     DiffReport,
+    GpuTime,
+    Measure,
     PeakReport,
     Row,
     ShowReport,
+    Side,
+    Spread,
+    card_bandwidth,
     layer_pattern,
     limit_rows,
+    measure_throughput,
+    sort_rows,
+    without,
 )
+from memtrace.render.hta import Breakdown
 
 SCHEMA = 1
 
 
-def peak_object(report: PeakReport, top: int | None = None) -> dict[str, Any]:
+def peak_object(
+    report: PeakReport,
+    top: int | None = None,
+    by: Measure = "bytes",
+    breakdown: Breakdown | None = None,
+) -> dict[str, Any]:
     """``memtrace peak --json``: every row counts, the rest beyond ``top`` in ``<others>``."""
     return {
         "schema": SCHEMA,
         **summary_object(report),
-        "rows": _rows(report.rows, top, _peak_sizes),
+        "rows": _rows(report.rows, top, by, _peak_sizes(report)),
     }
 
 
-def diff_object(report: DiffReport, top: int | None = None) -> dict[str, Any]:
-    """``memtrace diff --json``: the rows' ``delta_bytes`` sum to ``gap_bytes``."""
+def diff_object(
+    report: DiffReport,
+    top: int | None = None,
+    by: Measure = "bytes",
+    breakdowns: Sequence[Breakdown | None] = (None, None),
+) -> dict[str, Any]:
+    """``memtrace diff --json``: the rows' ``delta_bytes`` sum to ``gap_bytes``.
+
+    And their ``delta_time_ns`` to ``time_gap_ns``; times are null where a run has none.
+    """
     return {
         "schema": SCHEMA,
-        "baseline": {"schema": SCHEMA, **summary_object(report.baseline)},
-        "candidate": {"schema": SCHEMA, **summary_object(report.candidate)},
+        "baseline": {"schema": SCHEMA, **summary_object(report.baseline, breakdowns[0])},
+        "candidate": {"schema": SCHEMA, **summary_object(report.candidate, breakdowns[1])},
         "gap_bytes": report.gap_bytes,
+        "time_gap_ns": report.time_gap_ns,
+        "steps": {
+            "wall": _change(report.baseline.steps.wall, report.candidate.steps.wall),
+            "gpu": _change(report.baseline.steps.gpu, report.candidate.steps.gpu),
+        },
         "differences": list(report.differences),
+        "compilations_only_in_baseline": _only(report.baseline, report.candidate),
+        "compilations_only_in_candidate": _only(report.candidate, report.baseline),
         "warnings": list(report.warnings),
-        "rows": _rows(report.rows, top, _diff_sizes),
+        "rows": _rows(report.rows, top, by, _diff_sizes(report)),
     }
 
 
@@ -52,7 +81,7 @@ def show_object(report: ShowReport, top: int | None = None) -> dict[str, Any]:
     }
 
 
-def summary_object(report: PeakReport) -> dict[str, Any]:
+def summary_object(report: PeakReport, breakdown: Breakdown | None = None) -> dict[str, Any]:
     """The peak object without its rows."""
     return {
         "path": report.path,
@@ -68,12 +97,92 @@ def summary_object(report: PeakReport) -> dict[str, Any]:
         "device": report.device,
         "complete": report.complete,
         "reconciled": report.reconciled,
+        "gpu": None if report.gpu is None else _gpu(report.gpu, breakdown),
+        "steps": {"wall": _spread(report.steps.wall), "gpu": _spread(report.steps.gpu)},
+        "compilations": [asdict(one) for one in report.compilations],
         "warnings": list(report.warnings),
     }
 
 
-def _rows(rows: Sequence[Row], top: int | None, sizes: Any) -> list[dict[str, Any]]:
-    return [{**_names(row), **sizes(row)} for row in limit_rows(rows, top)]
+def _only(report: PeakReport, other: PeakReport) -> list[dict[str, Any]]:
+    """What compilers did in one run and not, or less often, in the other."""
+    return [asdict(one) for one in without(report.compilations, other.compilations)]
+
+
+def _gpu(gpu: GpuTime, breakdown: Breakdown | None) -> dict[str, Any]:
+    return {
+        "iteration": gpu.iteration,
+        "kernels": gpu.kernels,
+        "busy_ns": gpu.busy_ns,
+        "idle_ns": gpu.idle_ns,
+        "hta": None if breakdown is None else _breakdown(breakdown),
+    }
+
+
+def _breakdown(breakdown: Breakdown) -> dict[str, Any]:
+    return {
+        "compute_ns": breakdown.compute,
+        "non_compute_ns": breakdown.other,
+        "idle_ns": breakdown.idle,
+        "streams": [
+            {
+                "stream": wait.stream,
+                "host_bound_ns": wait.host,
+                "launch_bound_ns": wait.launch,
+                "other_ns": wait.other,
+            }
+            for wait in breakdown.waits
+        ],
+        "kernels": breakdown.kernels,
+    }
+
+
+def _change(a: Spread | None, b: Spread | None) -> dict[str, Any] | None:
+    """How the median step changed, and whether the middle halves overlap."""
+    if a is None or b is None:
+        return None
+    return {
+        "baseline_ns": a.median_ns,
+        "candidate_ns": b.median_ns,
+        "delta_ns": b.median_ns - a.median_ns,
+        "ratio": b.median_ns / a.median_ns if a.median_ns else None,
+        "overlap": a.overlaps(b),
+    }
+
+
+def _spread(spread: Spread | None) -> dict[str, Any] | None:
+    """The median, and the quartiles of the steps."""
+    if spread is None:
+        return None
+    return {
+        "median_ns": spread.median_ns,
+        "low_ns": spread.low_ns,
+        "high_ns": spread.high_ns,
+        "count": spread.count,
+    }
+
+
+def _rows(
+    rows: Sequence[Row], top: int | None, by: Measure, sizes: Callable[[Row], dict[str, Any]]
+) -> list[dict[str, Any]]:
+    limited = limit_rows(sort_rows(rows, by), top)
+    return [{**_names(row), **sizes(row)} for row in limited]
+
+
+def _time(side: Side, report: PeakReport, prefix: str = "") -> dict[str, Any]:
+    """A side's GPU time; null where the run has none, or rows of this kind have none."""
+    moved = measure_throughput(side.time, card_bandwidth(report.facts))
+    time = side.time if report.gpu is not None and report.gpu.by_row else None
+    return {
+        f"{prefix}time_ns": time and time.ns,
+        f"{prefix}kernels": time and time.kernels,
+        f"{prefix}longest_kernel": (time and time.longest) or None,
+        f"{prefix}longest_kernel_ns": time and time.longest_ns,
+        f"{prefix}launched_at": list(time.where) if time else [],
+        f"{prefix}operations": list(time.operations) if time else [],
+        f"{prefix}moved_bytes": time and time.moved,
+        f"{prefix}bandwidth_share": moved.share if moved else None,
+    }
 
 
 def _names(row: Row) -> dict[str, Any]:
@@ -89,11 +198,16 @@ def _names(row: Row) -> dict[str, Any]:
     }
 
 
-def _peak_sizes(row: Row) -> dict[str, Any]:
+def _peak_sizes(report: PeakReport) -> Callable[[Row], dict[str, Any]]:
+    return lambda row: _peak_row(row, report)
+
+
+def _peak_row(row: Row, report: PeakReport) -> dict[str, Any]:
     side = row.sides[0]
     return {
         "bytes": side.bytes,
         "count": side.count,
+        **_time(side, report),
         "layer": _one(side.layers),
         "category": _one(side.categories),
         "where": list(side.where),
@@ -111,7 +225,11 @@ def _one(amounts: Sequence[tuple[str, int]]) -> str | None:
     return (found.pop() or None) if len(found) == 1 else None
 
 
-def _diff_sizes(row: Row) -> dict[str, Any]:
+def _diff_sizes(report: DiffReport) -> Callable[[Row], dict[str, Any]]:
+    return lambda row: _diff_row(row, report)
+
+
+def _diff_row(row: Row, report: DiffReport) -> dict[str, Any]:
     a, b = row.sides
     return {
         "baseline_bytes": a.bytes,
@@ -119,6 +237,9 @@ def _diff_sizes(row: Row) -> dict[str, Any]:
         "delta_bytes": row.delta,
         "baseline_count": a.count,
         "candidate_count": b.count,
+        "delta_time_ns": None if report.time_gap_ns is None else row.delta_ns,
+        **_time(a, report.baseline, "baseline_"),
+        **_time(b, report.candidate, "candidate_"),
         "status": row.status or None,
         "baseline_symbol": row.renamed.text if row.renamed else None,
         "layer": _one((a + b).layers),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -10,45 +11,66 @@ from rich.text import Text
 
 from memtrace.analysis import (
     DiffReport,
+    Measure,
     PeakReport,
     Row,
     Shown,
     ShowReport,
     Side,
     fold_rows,
-    folded_symbol,
     limit_rows,
+    sort_rows,
 )
-from memtrace.render.units import clean, format_bytes, format_delta, format_exact
-from memtrace.render.wording import detail_text, renamed_name
-from memtrace.symbols import Line
+from memtrace.render.compilations import print_compilations
+from memtrace.render.hta import Breakdown
+from memtrace.render.names import LESS, MORE, describe_row
+from memtrace.render.times import print_times, time_amount
+from memtrace.render.units import (
+    clean,
+    format_bytes,
+    format_delta,
+    format_exact,
+    format_time,
+    format_time_delta,
+)
+from memtrace.symbols import Line, Symbol
 
 _CONSUMERS = 3  # uses of a tensor that are printed; the last one always is
 _LINE_WIDTH = 160  # characters of a source line
-_MORE = "red"
-_LESS = "green"
 
 
 def print_peak(
-    console: Console, report: PeakReport, *, top: int | None = None, expand: bool = False
+    console: Console,
+    report: PeakReport,
+    *,
+    sort: Measure = "bytes",
+    top: int | None = None,
+    expand: bool = False,
+    breakdown: Breakdown | None = None,
 ) -> None:
-    """One recording's peak and what it consists of."""
+    """One recording's peak and what it consists of, with the GPU time of its symbols if known."""
     console.print(_heading(report))
+    print_times(console, [report], [breakdown])
+    print_compilations(console, [report])
     _print_warnings(console, report.warnings)
-    table = _table("bytes", "share", "count")
-    for row in limit_rows(report.rows if expand else fold_rows(report.rows), top):
-        share = row.sides[0].bytes / report.peak_bytes if report.peak_bytes else 0.0
+    timed = report.gpu is not None and report.gpu.by_row
+    table = _table("bytes", "share", *(["GPU time"] if timed else []), "count")
+    for row in _chosen(report.rows, sort, top, expand):
+        side = row.sides[0]
+        share = side.bytes / report.peak_bytes if report.peak_bytes else 0.0
         table.add_row(
-            format_bytes(row.sides[0].bytes),
-            f"{share:.1%}",
-            f"{row.sides[0].count:,}",
-            _symbol(row),
+            _amount(side),
+            f"{share:.1%}" if side.count else "",
+            *([time_amount(side.time)] if timed else []),
+            f"{side.count:,}" if side.count else "",
+            describe_row(row, [report], sort),
         )
     table.add_section()
     count = sum(row.sides[0].count for row in report.rows)
     table.add_row(
         format_bytes(report.peak_bytes),
         "100.0%",
+        *([format_time(report.gpu.busy_ns)] if report.gpu and timed else []),
         f"{count:,}",
         f"{'then' if report.other_moment else 'peak'}: {format_exact(report.peak_bytes)}",
         style="bold",
@@ -57,32 +79,79 @@ def print_peak(
 
 
 def print_diff(
-    console: Console, report: DiffReport, *, top: int | None = None, expand: bool = False
+    console: Console,
+    report: DiffReport,
+    *,
+    sort: Measure = "bytes",
+    top: int | None = None,
+    expand: bool = False,
+    breakdowns: Sequence[Breakdown | None] = (None, None),
 ) -> None:
     """Two peaks, what else differs, and the rows that the gap consists of."""
+    sides = [report.baseline, report.candidate]
     console.print(_heading(report.baseline, "A"))
     console.print(_heading(report.candidate, "B"))
+    print_times(console, sides, breakdowns)
     for line in report.differences:
         console.print(Text(f"  differs: {clean(line)}", style="yellow"))
+    print_compilations(console, sides)
     _print_warnings(console, [f"A: {text}" for text in report.baseline.warnings])
     _print_warnings(console, [f"B: {text}" for text in report.candidate.warnings])
     _print_warnings(console, report.warnings)
-    table = _table("A", "B", "Δ bytes")
-    rows = report.rows if expand else fold_rows(report.rows)
-    for row in limit_rows(rows, top):
-        a, b = row.sides
-        table.add_row(
-            _amount(a), _amount(b), _delta(row.delta), _symbol(row), style=_dim(row.delta)
-        )
+    timed = report.time_gap_ns is not None
+    table = _table("A", "B", "Δ bytes", *(["Δ time"] if timed else []))
+    if sort == "time":
+        table = _table("A", "B", "Δ time", "Δ bytes")
+    for row in _chosen(report.rows, sort, top, expand):
+        deltas = [_delta(row.delta), *([_time_delta(row.delta_ns)] if timed else [])]
+        amounts = [_amount(side) for side in row.sides]
+        if sort == "time":
+            amounts = [time_amount(side.time) for side in row.sides]
+            deltas.reverse()
+        style = _dim(row.delta or row.delta_ns)
+        table.add_row(*amounts, *deltas, describe_row(row, sides, sort), style=style)
     table.add_section()
-    table.add_row(
-        format_bytes(report.baseline.peak_bytes),
-        format_bytes(report.candidate.peak_bytes),
-        _delta(report.gap_bytes),
-        f"gap: {format_exact(report.gap_bytes, signed=True)}",
-        style="bold",
-    )
+    table.add_row(*_gap(report, sort, timed), style="bold")
     console.print(table)
+
+
+def _gap(report: DiffReport, sort: Measure, timed: bool) -> list[str | Text]:
+    """The last line: both totals and the gaps."""
+    gap = f"gap: {format_exact(report.gap_bytes, signed=True)}"
+    sides = (report.baseline, report.candidate)
+    peaks = [format_bytes(side.peak_bytes) for side in sides]
+    if report.time_gap_ns is None or not timed:
+        return [*peaks, _delta(report.gap_bytes), gap]
+    gap += f", {format_time_delta(report.time_gap_ns)} of GPU time"
+    deltas = [_delta(report.gap_bytes), _time_delta(report.time_gap_ns)]
+    if sort == "time":
+        busy = [format_time(side.gpu.busy_ns) if side.gpu else "·" for side in sides]
+        return [*busy, *deltas[::-1], gap]
+    return [*peaks, *deltas, gap]
+
+
+def _chosen(rows: Sequence[Row], sort: Measure, top: int | None, expand: bool) -> list[Row]:
+    """The rows of a table: folded unless they are to be open, and at most ``top``."""
+    if expand:
+        return limit_rows(sort_rows(rows, sort), top)
+    return limit_rows(fold_rows(_together(rows, sort), sort), top)
+
+
+def _together(rows: Sequence[Row], sort: Measure) -> list[Row]:
+    """``rows`` with those that the table is not about in one: no bytes, or no time."""
+    if sort == "time":
+        about = [any(side.time.kernels for side in row.sides) for row in rows]
+        name = "hold bytes, but ran nothing"
+    else:
+        about = [any(side.count for side in row.sides) for row in rows]
+        name = "hold nothing then, but ran: see --sort time"
+    kept = [row for row, is_about in zip(rows, about, strict=True) if is_about]
+    rest = [row for row, is_about in zip(rows, about, strict=True) if not is_about]
+    if not rest:
+        return kept
+    count = f"{len(rest)} symbol{'s' if len(rest) > 1 else ''}"
+    one = limit_rows(rest, 0)[0]
+    return [*kept, replace(one, symbol=Symbol(None, "", None, f"<{count} that {name}>"))]
 
 
 def print_show(console: Console, report: ShowReport, *, top: int | None = None) -> None:
@@ -173,28 +242,16 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def _symbol(row: Row) -> Text:
-    """The name as found in the trace, folded names in one, and the tensors under it."""
-    text = Text(clean(folded_symbol(row).text))
-    if row.members:
-        each = f" {format_delta(row.delta // len(row.members))}" if len(row.sides) == 2 else ""
-        text.append(f" · {len(row.members)} ×{each}", style="bold")
-    if row.renamed:
-        text.append(f"  ({clean(renamed_name(row))} in A)", style="dim")
-    if row.status:
-        beside = f" beside {', '.join(row.beside)}" if row.beside else ""
-        text.append(f"  {row.status}{clean(beside)}", style=_MORE if row.delta > 0 else _LESS)
-    if detail := detail_text(row):
-        text.append(f"\n  {clean(detail)}", style="dim")
-    return text
-
-
 def _amount(side: Side) -> str:
     return format_bytes(side.bytes) if side.count else "·"
 
 
 def _delta(size: int) -> Text:
-    return Text(format_delta(size), style=_MORE if size > 0 else _LESS if size < 0 else "")
+    return Text(format_delta(size), style=MORE if size > 0 else LESS if size < 0 else "")
+
+
+def _time_delta(ns: int) -> Text:
+    return Text(format_time_delta(ns), style=MORE if ns > 0 else LESS if ns < 0 else "")
 
 
 def _dim(delta: int) -> str:

@@ -8,7 +8,7 @@ names stays ``<unattributed>``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from memtrace.snapshot.columns import Frame, Int32, Recording
 from memtrace.snapshot.generated import is_output_file
 from memtrace.symbols import eager, inductor, thunder
 from memtrace.symbols.categories import Categories
-from memtrace.symbols.distinct import number_rows
+from memtrace.symbols.distinct import Interner, number_rows
 from memtrace.symbols.inputs import find_inputs
 from memtrace.symbols.operators import FoundOperators, find_operators
 from memtrace.symbols.owners import carry_owned, find_owned, name_owned
@@ -58,7 +58,7 @@ def attribute(recording: Recording, replay: Replay, *, operators: bool = True) -
     stacks = Stacks(recording.stacks)
     passes = Phases(recording, replay).at(lifetimes.born)
     windows = [w for w in find_windows(recording, replay) if w.kind == "iteration"]
-    names = _Interner()
+    names: Interner[Naming] = Interner()
     named = _name_generated(names, lifetimes, stacks, sources)
     rest = np.flatnonzero((lifetimes.born >= 0) & (named < 0))
     found = find_operators(recording, replay, windows, stacks, rest)
@@ -70,7 +70,7 @@ def attribute(recording: Recording, replay: Replay, *, operators: bool = True) -
     owners, owned = find_owned(recording, replay)
     owned = carry_owned(owners, owned, replay, windows, names.items, named)
     given = find_inputs(replay, windows, sources.inputs)
-    table = _Interner()
+    table: Interner[Naming] = Interner()
     kinds, kind = number_rows(named, owned, passes, given.astype(np.int8))
     rows = table.rows(
         _complete(
@@ -85,25 +85,8 @@ def attribute(recording: Recording, replay: Replay, *, operators: bool = True) -
     return Attribution(table.items, rows, categories)
 
 
-class _Interner:
-    """Equal namings in one row of a table."""
-
-    def __init__(self) -> None:
-        self.items: list[Naming] = []
-        self._rows: dict[Naming, int] = {}
-
-    def row(self, naming: Naming) -> int:
-        row = self._rows.setdefault(naming, len(self.items))
-        if row == len(self.items):
-            self.items.append(naming)
-        return row
-
-    def rows(self, namings: Iterable[Naming]) -> Int32:
-        return np.array([self.row(naming) for naming in namings], dtype=np.int32)
-
-
 def _name_generated(
-    names: _Interner, lifetimes: Lifetimes, stacks: Stacks, sources: Sources
+    names: Interner[Naming], lifetimes: Lifetimes, stacks: Stacks, sources: Sources
 ) -> Int32:
     """The naming of each lifetime whose stack ran generated code, -1 for the others."""
     kinds, kind = number_rows(lifetimes.stack, lifetimes.free_stack)

@@ -6,14 +6,33 @@ needs Python is asked of the kinds, and numpy hands the answers out.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Hashable, Iterable
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from memtrace.snapshot.columns import Int64
+from memtrace.snapshot.columns import Int32, Int64
 
 Column = npt.NDArray[Any]
+_Item = TypeVar("_Item", bound=Hashable)
+
+
+class Interner(Generic[_Item]):
+    """Equal things in one row of a table."""
+
+    def __init__(self) -> None:
+        self.items: list[_Item] = []
+        self._rows: dict[_Item, int] = {}
+
+    def row(self, item: _Item) -> int:
+        row = self._rows.setdefault(item, len(self.items))
+        if row == len(self.items):
+            self.items.append(item)
+        return row
+
+    def rows(self, items: Iterable[_Item]) -> Int32:
+        return np.array([self.row(item) for item in items], dtype=np.int32)
 
 
 def number_rows(*columns: Column) -> tuple[list[tuple[int, ...]], Int64]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from memtrace.snapshot.columns import Frame
+from memtrace.snapshot.generated import is_output_file
 from memtrace.symbols.sources import Sources
 from memtrace.symbols.stacks import Operator
 from memtrace.symbols.table import Naming, Symbol, is_library, short_path
@@ -82,7 +83,7 @@ def _function(frame: Frame) -> str:
 
 
 def _is_user(filename: str) -> bool:
-    if _STANDARD_LIBRARY.search(filename):
+    if _STANDARD_LIBRARY.search(filename) or is_output_file(filename):
         return False
     path = short_path(filename)
     library = path.startswith(("memtrace/", "<", "thunder.", "runpy.py"))

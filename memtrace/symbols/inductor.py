@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from memtrace.snapshot.columns import Frame
-from memtrace.snapshot.generated import is_output_file
+from memtrace.snapshot.generated import is_generated, is_output_file
 from memtrace.symbols.dataflow import layer_of_call
 from memtrace.symbols.sources import Sources
 from memtrace.symbols.statements import Source, Statement, Tensor
@@ -132,6 +132,35 @@ def kernel_at(
     return kernel.callee.removesuffix(".run"), _fused(source, kernel)
 
 
+def lines_filled(source: Source) -> dict[int, list[int]]:
+    """{line of a call: lines that make the buffers it is the first to fill}, the largest first.
+
+    A line that gives a buffer's memory to another one makes that one.
+    """
+    reusing = {statement.line for statement in source.reused.values() if statement.deletes}
+    found: dict[int, list[tuple[int, int]]] = {}
+    for line, statement in source.statements.items():
+        if not statement.callee.startswith("empty_strided") and line not in reusing:
+            continue
+        kernel = _kernel(source, statement)
+        if kernel is not statement:
+            made = source.buffers.get(statement.outputs[0]) if statement.outputs else None
+            found.setdefault(kernel.line, []).append((-made.bytes if made else 0, line))
+    return {call: [line for _, line in sorted(made)] for call, made in found.items()}
+
+
+def find_calls(sources: Sources) -> dict[str, list[Frame]]:
+    """{name of a kernel: the lines of all output files that run it}."""
+    found: dict[str, list[Frame]] = {}
+    for filename in sources.filenames:
+        if is_output_file(filename):
+            for line, statement in sources.source(filename).statements.items():
+                if statement.callee.endswith(".run"):
+                    name = statement.callee.removesuffix(".run")
+                    found.setdefault(name, []).append(Frame(filename, line, "call"))
+    return found
+
+
 def _fused(source: Source, kernel: Statement) -> tuple[str, ...]:
     """What the comment above a kernel's call lists, unless it is another kernel's."""
     for number in range(kernel.line - 1, kernel.line - _COMMENT_ABOVE, -1):
@@ -163,7 +192,9 @@ def _kernel(source: Source, statement: Statement) -> Statement:
 
 
 def _is_model(filename: str) -> bool:
-    return not is_library(filename) and not short_path(filename).startswith(("<", "thunder."))
+    return not (
+        is_library(filename) or is_generated(filename) or short_path(filename).startswith("<")
+    )
 
 
 def _text(frame: Frame) -> str:

@@ -12,7 +12,7 @@ from memtrace.symbols.distinct import number_rows
 from memtrace.symbols.owners import members_of
 from memtrace.symbols.profiled import Operators, match_memory
 from memtrace.symbols.stacks import Operator, Stacks
-from memtrace.timeline import Lifetimes, Replay, Window
+from memtrace.timeline import Lifetimes, Replay, Window, find_windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +37,11 @@ def find_operators(
     """The operators of the lifetimes ``eager``, which no generated code made."""
     lifetimes = replay.lifetimes
     rows = np.full(len(lifetimes), -1, dtype=np.int32)
-    profile = recording.meta.get("profile") if recording.meta else None
     profiled = next((w for w in windows if w.profiled), None)
-    if recording.meta is None or profile is None or profiled is None:
+    if recording.meta is None or recording.meta.get("profile") is None or profiled is None:
         return FoundOperators([], rows, {})
-    operators = Operators(profile["ops"])
-    device = -1 if recording.meta["facts"].get("device") == "cpu" else replay.device
-    begin, end = members_of(lifetimes.born, [profiled])[0]
-    inside = np.arange(begin, end)
-    matched = match_memory(profile["memory"], device, lifetimes.address[begin:end], inside)
+    operators = Operators(recording.meta["profile"]["ops"])
+    matched = _match(recording, replay, profiled)
     numbers: dict[Operator, int] = {}
     seen = np.full(len(lifetimes), -1, dtype=np.int32)
     for k, row in matched.items():
@@ -53,7 +49,7 @@ def find_operators(
             seen[k] = numbers.setdefault(operator, len(numbers))
     _carry(seen, rows, profiled, windows, stacks, lifetimes, eager)
     return FoundOperators(
-        list(numbers), rows, _forward_frames(operators, matched, lifetimes, stacks)
+        list(numbers), rows, _frames_around(operators, matched, lifetimes, stacks)
     )
 
 
@@ -96,7 +92,29 @@ def _line_numbers(stacks: Stacks, column: Int32) -> Int64:
     return np.array(lines, dtype=np.int64)[kind]
 
 
-def _forward_frames(
+def forward_frames(
+    recording: Recording, replay: Replay, operators: Operators, stacks: Stacks
+) -> dict[int, list[Frame]]:
+    """For each operator of the profile around an allocation with a stack, that stack."""
+    windows = find_windows(recording, replay)
+    profiled = next((w for w in windows if w.profiled), None)
+    if profiled is None:
+        return {}
+    matched = _match(recording, replay, profiled)
+    return _frames_around(operators, matched, replay.lifetimes, stacks)
+
+
+def _match(recording: Recording, replay: Replay, profiled: Window) -> dict[int, int]:
+    """The row in ProfileOps that each lifetime of the profiled iteration was allocated in."""
+    assert recording.meta is not None
+    lifetimes = replay.lifetimes
+    device = -1 if recording.meta["facts"].get("device") == "cpu" else replay.device
+    begin, end = members_of(lifetimes.born, [profiled])[0]
+    memory = recording.meta["profile"]["memory"]
+    return match_memory(memory, device, lifetimes.address[begin:end], np.arange(begin, end))
+
+
+def _frames_around(
     operators: Operators, matched: dict[int, int], lifetimes: Lifetimes, stacks: Stacks
 ) -> dict[int, list[Frame]]:
     """For each operator around an allocation with a stack, that stack (the model's line)."""

@@ -12,10 +12,12 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from memtrace.snapshot.columns import Int64, UInt64
-from memtrace.snapshot.format import LAYER_PREFIX
+from memtrace.snapshot.columns import Frame, Int64, UInt64
+from memtrace.snapshot.format import LAYER_PREFIX, LINE_PREFIX
 from memtrace.symbols.stacks import Operator
 
+_LAUNCHES = ("cuda_runtime", "cuda_driver")
+_MOST_DIGITS = 10  # of a line's number
 # What autograd's engine puts around a node; the node's own name follows inside.
 _ENGINE = "autograd::engine::evaluate_function: "
 _NODE_SUFFIXES = ("Backward", "AccumulateGrad")
@@ -31,7 +33,7 @@ class Operators:
         self._names: Sequence[str] = ops["name"]
         self._kinds: Sequence[str] = ops["kind"]
         self._sequence: Sequence[int] = ops["sequence"]
-        self._parents = _nest(ops["thread"], ops["start_ns"], ops["duration_ns"])
+        self._parents = _nest(ops["kind"], ops["thread"], ops["start_ns"], ops["duration_ns"])
         # A backward operator names the thread of its forward (from 1); a forward one names none.
         self._forward_rows = {
             number: row
@@ -46,7 +48,7 @@ class Operators:
         while row >= 0:
             if self._names[row].startswith(LAYER_PREFIX):
                 layer = layer or self._names[row].removeprefix(LAYER_PREFIX)
-            elif self._kinds[row] == "cpu_op":
+            elif self._kinds[row] == "cpu_op" and not self._names[row].startswith(LINE_PREFIX):
                 chain.append(row)
             row = self._parents[row]
         for position in range(len(chain) - 1, -1, -1):
@@ -64,6 +66,20 @@ class Operators:
             row = self._parents[row]
         return self._names[row].removeprefix(LAYER_PREFIX) if row >= 0 else ""
 
+    def lines(self, row: int) -> list[tuple[int, Frame]]:
+        """The lines of generated code that were running at a row, innermost first.
+
+        Each with the row of its own range: one line runs many times.
+        """
+        found = []
+        while row >= 0:
+            if self._names[row].startswith(LINE_PREFIX):
+                filename, _, number = self._names[row].removeprefix(LINE_PREFIX).rpartition(":")
+                if number.isdecimal() and len(number) < _MOST_DIGITS:
+                    found.append((row, Frame(filename, int(number), "")))
+            row = self._parents[row]
+        return found
+
     def parent(self, row: int) -> int:
         """The row directly around ``row``, -1 where there is none."""
         return self._parents[row]
@@ -74,17 +90,26 @@ def _is_node(name: str) -> bool:
     return "::" not in name.removeprefix("torch::autograd::") and base.endswith(_NODE_SUFFIXES)
 
 
-def _nest(threads: Sequence[int], starts: Sequence[int], durations: Sequence[int]) -> list[int]:
-    """For each row the row directly around it on its thread, -1 where there is none."""
+def _nest(
+    kinds: Sequence[str], threads: Sequence[int], starts: Sequence[int], durations: Sequence[int]
+) -> list[int]:
+    """For each row the row directly around it on its thread, -1 where there is none.
+
+    Calls of the CUDA runtime are seen by another clock reading than operators: such a row lies in
+    what was running when it began, and nothing lies in it.
+    """
     parents = [-1] * len(threads)
     open_rows: dict[int, list[int]] = defaultdict(list)
     for row, (thread, start, duration) in enumerate(zip(threads, starts, durations, strict=True)):
         above = open_rows[thread]
-        while above and starts[above[-1]] + durations[above[-1]] < start + duration:
+        launch = kinds[row] in _LAUNCHES
+        end = start + 1 if launch else start + duration
+        while above and starts[above[-1]] + durations[above[-1]] < end:
             above.pop()
         if above:
             parents[row] = above[-1]
-        above.append(row)
+        if not launch:
+            above.append(row)
     return parents
 
 

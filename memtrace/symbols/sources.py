@@ -12,7 +12,7 @@ from memtrace.symbols.statements import Source, Statement, Tensor, parse_source
 from memtrace.symbols.table import is_library, short_path
 
 # Operations whose result may be the memory of their input.
-_VIEWS = frozenset(
+VIEWS = frozenset(
     {
         "permute", "transpose", "reshape", "view", "expand", "squeeze", "unsqueeze", "getitem",
         "t", "contiguous", "to", "slice", "broadcast_in_dim", "flatten", "unflatten", "movedim",
@@ -59,6 +59,8 @@ class Sources:
         )
         self.results: tuple[Tensor, ...] = ()
         self._regions: dict[str, Region] = {}
+        self._symbols: dict[tuple[str, int], Mapping[str, Any]] = {}
+        self._region_files: dict[tuple[str, str], str] = {}
         self._tensors: dict[str, dict[str, Tensor]] = {}
         for module in meta.get("thunder") or []:
             self._add_module(module)
@@ -92,7 +94,11 @@ class Sources:
             region = phase.partition(":")[2]
             self._tensors[filename] = tensors
             self._regions[filename] = Region(module, "" if region else phase, region)
+            if region:
+                self._region_files[module, region] = filename
             for symbol in trace["symbols"]:
+                if symbol["line"]:
+                    self._symbols.setdefault((filename, symbol["line"]), symbol)
                 made = [Tensor(t["name"], tuple(t["shape"]), t["dtype"]) for t in symbol["outputs"]]
                 tensors.update((t.name, t) for t in made)
             tensors.update(self.source(filename).tensors)
@@ -120,11 +126,23 @@ class Sources:
         """The program and pass a Thunder file belongs to, None where the capture does not say."""
         return self._regions.get(filename)
 
+    def region_file(self, filename: str, line: int) -> str:
+        """The file of the region that a line of a trace calls, '' where the capture has none."""
+        statement, caller = self.statement(filename, line), self.region(filename)
+        if statement is None or caller is None or not statement.callee:
+            return ""
+        return self._region_files.get((caller.module, statement.callee), "")
+
     def source(self, filename: str) -> Source:
         """The parsed text of a generated file; without statements where the text is not there."""
         if filename not in self._parsed:
             self._parsed[filename] = parse_source(filename, self._texts.get(filename, ""))
         return self._parsed[filename]
+
+    @property
+    def filenames(self) -> tuple[str, ...]:
+        """The files whose text the capture holds."""
+        return tuple(self._texts)
 
     def full_name(self, short: str) -> str:
         """The whole name of a generated file that a ``where`` names shortly."""
@@ -146,6 +164,14 @@ class Sources:
         own = self.source(filename).tensors
         described = (known.get(name) or own.get(name) for name in statement.outputs)
         return tuple(t for t in described if t is not None)
+
+    def symbol(self, filename: str, line: int) -> Mapping[str, Any] | None:
+        """The ThunderSymbol at a line of a trace, None where the capture has none."""
+        return self._symbols.get((filename, line))
+
+    def tensor(self, filename: str, name: str) -> Tensor | None:
+        """A tensor of the program that a trace belongs to."""
+        return self._tensors.get(filename, {}).get(name)
 
     def place(self, statement: Statement | None) -> Place:
         """Where in the model a statement of a trace comes from."""
@@ -179,7 +205,7 @@ class Sources:
                     continue
                 if names.isdisjoint(statement.outputs):
                     found.append((file, number, statement.text))
-                if _operation_name(statement.callee) in _VIEWS:
+                if operation_name(statement.callee) in VIEWS:
                     names.update(statement.outputs)  # the same memory under another name
         return found
 
@@ -190,7 +216,7 @@ class Sources:
         """
         best = max(self._nodes, key=lambda graph: sum(n in graph for n in names), default={})
         there = [best[name] for name in reversed(names) if name in best]
-        made = [node for node in there if _operation_name(node["target"]) not in _VIEWS]
+        made = [node for node in there if operation_name(node["target"]) not in VIEWS]
         return self._node_place((made or there)[0]) if there else NOWHERE
 
     def fx_line(self, filename: str, line: int) -> str:
@@ -215,7 +241,7 @@ class Sources:
         return Place(layer, f"{short_path(path)}:{number}" if path and not is_library(path) else "")
 
 
-def _operation_name(callee: str) -> str:
+def operation_name(callee: str) -> str:
     """'torch.permute' → 'permute', 'torch_prims_reshape_impl' → 'reshape'."""
     name = callee.rpartition(".")[2]
     return name.removeprefix("torch_prims_").removeprefix("torch_").removesuffix("_impl")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 _NAME = r"[A-Za-z_]\w*"
 _ASSIGNMENT = re.compile(
@@ -37,6 +38,11 @@ _REUSE = re.compile(
 # What an operator returns, as Inductor asserts it of each of its results
 _ASSERTED = re.compile(
     r"^assert_size_stride\((?P<name>\w+), \((?P<shape>[\d, ]*)\), \((?P<strides>[\d, ]*)\)"
+)
+# An input, in the example of a call that Inductor prints at the end of its files
+_INPUT = re.compile(
+    r"^\w+ = rand_strided\(\((?P<shape>[\d, ]*)\), \((?P<strides>[\d, ]*)\),"
+    r".*dtype=torch\.(?P<dtype>\w+)\)"
 )
 _ELEMENT = re.compile(r"^(?P<whole>\w+)\[\d+\]")
 _CALLED_WHOLE = ("torch.ops.", "extern_kernels.")
@@ -112,6 +118,7 @@ class Source:
 
     ``tensors`` are those its comments describe, ``makers`` the statement that first makes a name,
     ``nodes`` the names of the operations that Inductor's comments give for the kernel below,
+    ``inputs`` what Inductor's function is given, by its own example of a call,
     ``buffers`` what Inductor allocates, and what it calls the same memory later, ``reused`` the
     statement that gives a buffer's memory to another one, ``returned`` what the operators that it
     calls return, by the name that the result as a whole has, which ``results`` has for each part.
@@ -126,11 +133,13 @@ class Source:
     reused: dict[str, Statement]
     returned: dict[str, tuple[Tensor, ...]]
     results: dict[str, str]
+    inputs: dict[str, Tensor]
 
 
+@lru_cache(maxsize=256)  # memory and time of one recording are named from the same files
 def parse_source(filename: str, text: str) -> Source:
     """Reads ``text`` line by line; lines that are no statement are passed over."""
-    source = Source(filename, {}, {}, {}, {}, {}, {}, {}, {})
+    source = Source(filename, {}, {}, {}, {}, {}, {}, {}, {}, {})
     origin: tuple[str, int] | None = None
     for number, line in enumerate(text.split("\n"), start=1):
         for found in _TYPE.finditer(line):
@@ -165,6 +174,9 @@ def _follow_buffers(statement: Statement, source: Source) -> None:
             source.buffers.setdefault(known["name"], results[0])
         return
     name, value = statement.outputs[0], _value(statement)
+    if (given := _INPUT.match(statement.text)) is not None:
+        shape, strides = _shape(given["shape"]), _shape(given["strides"])
+        source.inputs[name] = Tensor(name, shape, given["dtype"], strides=strides)
     if (made := _buffer(statement, source.buffers)) is not None:
         source.buffers[made.name] = made
     if statement.callee.startswith(_CALLED_WHOLE):

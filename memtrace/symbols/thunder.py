@@ -43,6 +43,12 @@ def is_trace_file(filename: str) -> bool:
     return found is not None and found["function"] != _REGION
 
 
+def is_region_file(filename: str) -> bool:
+    """Whether a file is a region that Inductor compiled."""
+    found = _FILE.match(filename)
+    return found is not None and found["function"] == _REGION
+
+
 def name_stack(frames: Sequence[Frame], sources: Sources, kept: bool = False) -> Naming | None:
     """The symbol of a stack (innermost frame first) that ran Thunder's code, else None.
 

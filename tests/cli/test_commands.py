@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -159,3 +160,46 @@ def test_viewers_import_no_torch():
         "memtrace.analysis.tracks, memtrace.snapshot; sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+SAMPLES = Path(__file__).parent.parent.parent / "samples"
+EAGER, COMPILED = (str(SAMPLES / f"gpt2-{name}.pkl.gz") for name in ("eager", "inductor"))
+
+
+def test_rows_can_be_sorted_by_gpu_time():
+    result = run("peak", EAGER, "--sort", "time", "--top", "2")
+    assert result.exit_code == 0
+    assert "GPU time" in result.stdout
+    first = next(line for line in result.stdout.splitlines() if "MmBackward0" in line)
+    assert "24.6 ms" in first
+    result = run("diff", EAGER, COMPILED, "--sort", "time", "--top", "2")
+    assert result.exit_code == 0
+    assert "of GPU time" in result.stdout
+
+
+def test_json_has_times_and_steps():
+    found = json.loads(run("diff", EAGER, COMPILED, "--json", "--sort", "time").stdout)
+    busy = [found[side]["gpu"]["busy_ns"] for side in ("baseline", "candidate")]
+    assert found["time_gap_ns"] == busy[1] - busy[0]
+    assert sum(row["delta_time_ns"] for row in found["rows"]) == found["time_gap_ns"]
+    deltas = [abs(row["delta_time_ns"]) for row in found["rows"]]
+    assert deltas == sorted(deltas, reverse=True)
+    assert found["baseline"]["steps"]["wall"]["count"] == 5
+
+
+def test_no_gpu_time_is_an_input_error(write, capsys, monkeypatch):
+    path = write("a.pkl", 100)
+    monkeypatch.setattr(sys, "argv", ["memtrace", "peak", path, "--sort", "time"])
+    with pytest.raises(SystemExit) as exit_:
+        main()
+    assert exit_.value.code == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"memtrace: {path}: no GPU time is known")
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("by", ["tensor", "category"])
+def test_rows_without_time_cannot_be_sorted_by_it(by):
+    result = run("peak", EAGER, "--sort", "time", "--by", by)
+    assert result.exit_code == 2
+    assert "--by symbol" in result.stderr

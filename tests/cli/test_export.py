@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from memtrace.snapshot import read
 from tests.cli.conftest import snapshot
 from tests.cli.test_commands import run, run_process
 from tests.trace_processor import Trace
@@ -58,7 +59,7 @@ def test_nothing_is_overwritten_without_force(tmp_path):
 @pytest.mark.parametrize(
     ("outputs", "said"),
     [
-        ([], "--perfetto FILE or --chrome FILE"),
+        ([], "--chrome FILE or --profile FILE"),
         (["--perfetto", "same", "--chrome", "same"], "twice"),
         (["--perfetto", "x.pftrace.zst"], ".zst"),
     ],
@@ -124,3 +125,38 @@ def test_an_unknown_window_is_one_line(tmp_path):
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["qwen2-L4-eager-nvfuser", "vit-torchcompile"])
+def test_the_plain_profile_is_whole_in_perfetto(tmp_path, name):
+    path = tmp_path / "p.json.gz"
+    capture = Path(__file__).parent.parent.parent / f"samples/{name}.pkl.gz"
+    done = run("export", str(capture), "--profile", str(path))
+    assert done.exit_code == 0
+    assert "HolisticTraceAnalysis" in done.stderr
+    profile = read(str(capture)).meta["profile"]
+    with Trace(path) as trace:
+        assert trace.faults() == []
+        kinds = dict(
+            trace.rows("select category, count(*) from slice group by category order by category")
+        )
+        assert sum(kinds.values()) == len(profile["ops"]["name"]) + len(profile["kernels"]["name"])
+        ((count, total),) = trace.rows(
+            "select count(*), sum(dur) from slice where category in "
+            "('kernel', 'gpu_memcpy', 'gpu_memset')"
+        )
+        assert (count, total) == (
+            len(profile["kernels"]["name"]), sum(profile["kernels"]["duration_ns"]),
+        )  # fmt: skip
+        # An arrow from every launch to its kernel.
+        ((arrows,),) = trace.rows("select count(*) from flow")
+        assert arrows == count
+
+
+def test_without_a_profile_there_is_no_plain_trace(write, tmp_path, capsys):
+    path = tmp_path / "p.json"
+    done = run_process("export", write("a.pkl", 100), "--profile", str(path))
+    assert done.returncode == 1
+    assert "no iteration was profiled" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert sorted(os.listdir(tmp_path)) == ["a.pkl"]

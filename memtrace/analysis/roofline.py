@@ -1,0 +1,69 @@
+"""How fast a symbol moves what it must move, against what the card can."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from memtrace.analysis.timing import Timing
+
+# Peak memory bandwidth in GB/s by what the driver calls the card, from NVIDIA's data sheets; the
+# longer name first. What a copy reaches is about nine tenths of it.
+_PEAK_GBPS = (
+    ("GB200", 8000),
+    ("B200", 8000),
+    ("GH200 480GB", 4000),
+    ("H200 NVL", 4800),
+    ("H200", 4800),
+    ("H100 PCIe", 2000),
+    ("H100 NVL", 3900),
+    ("H100", 3350),
+    ("H20", 4000),
+    ("A100-SXM4-80GB", 2039),
+    ("A100 80GB PCIe", 1935),
+    ("A100-PCIE-40GB", 1555),
+    ("A100-SXM4-40GB", 1555),
+    ("A10G", 600),
+    ("A10", 600),
+    ("A30", 933),
+    ("A40", 696),
+    ("A6000", 768),
+    ("L40S", 864),
+    ("L40", 864),
+    ("L4", 300),
+    ("T4", 320),
+    ("V100", 900),
+    ("RTX 5090", 1792),
+    ("RTX 4090", 1008),
+    ("RTX 3090", 936),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """``moved`` bytes in ``ns``; ``share`` of the card's ``peak`` bytes a second.
+
+    ``share`` is None where the card's is not known, or where more came out than the card can do:
+    then not all of the inputs was read from its memory (a gather, or the cache held them).
+    """
+
+    moved: int
+    per_second: int
+    peak: int | None
+    share: float | None
+
+
+def card_bandwidth(facts: Mapping[str, Any]) -> int | None:
+    """The peak memory bandwidth of the recorded GPU in bytes a second, None for one not listed."""
+    name = str(facts.get("gpu") or "")
+    return next((gbps * 10**9 for card, gbps in _PEAK_GBPS if card in name), None)
+
+
+def measure_throughput(time: Timing, peak: int | None) -> Throughput | None:
+    """None where what the symbol moves is not known, or it took no time."""
+    if time.moved is None or time.moved <= 0 or time.ns <= 0:
+        return None
+    per_second = time.moved * 10**9 // time.ns
+    share = per_second / peak if peak else None
+    return Throughput(time.moved, per_second, peak, None if share and share > 1 else share)
