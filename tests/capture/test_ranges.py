@@ -194,6 +194,19 @@ def test_lines_of_a_function_and_of_what_it_calls(log: Log, watch: Callable[...,
     )
 
 
+def test_calls_with_many_arguments(log: Log, watch: Callable[..., None]) -> None:
+    names = ", ".join(f"x{k}" for k in range(40))
+    inner = function("inner", f"def f({names}):\n return abs(x1)\n")
+    source = f"def f(inner, {names}):\n abs(1)\n inner({names})\n inner({names})\n abs(1)\n"
+    outer = function("outer", source)
+    watch(outer, inner)
+    outer(inner, *range(40))
+    assert str(log) == (
+        "(outer:2 )outer:2 (outer:3 (inner:2 )inner:2 )outer:3 (outer:4 (inner:2 )inner:2 )outer:4"
+        " (outer:5 )outer:5"
+    )
+
+
 def test_an_exception_ends_the_ranges_it_passes_through(
     log: Log, watch: Callable[..., None]
 ) -> None:
@@ -325,8 +338,9 @@ class FakeMonitoring:
     """``sys.monitoring`` as far as it is used, driven by hand."""
 
     events = SimpleNamespace(
-        PY_START=1, PY_RESUME=2, CALL=4, PY_RETURN=8, PY_YIELD=16, PY_UNWIND=32
+        PY_START=1, PY_RESUME=2, CALL=4, PY_RETURN=8, PY_YIELD=16, PY_UNWIND=32, INSTRUCTION=64
     )
+    DISABLE = "disable"
 
     def __init__(self, *taken: int) -> None:
         self.tools = dict.fromkeys(taken, "coverage")
