@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtrace.capture import lines
+from memtrace.capture import lines, watches
 from memtrace.capture.patches import Notes, Patches
 from memtrace.capture.ranges import Ranges
 
@@ -163,10 +163,10 @@ def watch(log: Log, request: pytest.FixtureRequest) -> Iterator[Callable[..., No
     ranges = Ranges(log, "")
     watch: Any
     if hasattr(sys, "monitoring"):
-        watch = lines.Monitoring(ranges, failed, sys.monitoring)
+        watch = watches.Monitoring(ranges, failed, sys.monitoring)
     else:
         pytest.importorskip("torch")
-        watch = lines.Tracing(ranges, failed, Patches())
+        watch = watches.Tracing(ranges, failed, Patches())
 
     def start(*functions: Any) -> None:
         watch.start([code for f in functions for code in lines._nested(f.__code__)])
@@ -385,7 +385,7 @@ def offset(code: CodeType, line: int) -> int:
 def test_monitoring_tells_of_watched_code_alone(log: Log) -> None:
     failed, api = Failed(), FakeMonitoring(3)
     e = api.events
-    watch = lines.Monitoring(Ranges(log, ""), failed, api)
+    watch = watches.Monitoring(Ranges(log, ""), failed, api)
     watch.start([A])
     assert api.tools == {3: "coverage", 4: "memtrace"}
     for code in (A, B):
@@ -410,8 +410,8 @@ def test_monitoring_tells_of_watched_code_alone(log: Log) -> None:
 
 def test_no_tool_number_is_left() -> None:
     api = FakeMonitoring(3, 4)
-    watch = lines.Monitoring(Ranges(Log(), ""), Failed(), api)
-    with pytest.raises(lines.Busy):
+    watch = watches.Monitoring(Ranges(Log(), ""), Failed(), api)
+    with pytest.raises(watches.Busy):
         watch.start([A])
     watch.stop()
     assert api.tools == {3: "coverage", 4: "coverage"}
@@ -424,7 +424,7 @@ def test_a_failure_of_ours_does_not_reach_the_program() -> None:
     def broken(name: str) -> Any:
         raise ValueError(name)
 
-    watch = lines.Monitoring(Ranges(broken, ""), failed, api)
+    watch = watches.Monitoring(Ranges(broken, ""), failed, api)
     watch.start([A])
     api.tell(api.events.PY_START, A, 0)
     api.tell(api.events.CALL, A, offset(A, 2), abs, 1)
