@@ -3,8 +3,8 @@
 ``sys.monitoring`` tells of calls, and lines are looked up: its own events for lines take time in
 proportion to the length of the function (20 µs for a line of a thousand, 100 µs for one of 4000, by
 Python 3.12 and 3.13), those for calls 0.1 µs. So a line that calls nothing, a ``del``, counts as a
-part of the one before it. Python 3.12 does not tell of calls of Python functions with more than 30
-arguments: where there are such, each instruction is told of, once (0.1 µs).
+part of the one before it. Python 3.12.1 does not tell of calls of Python functions with more than
+30 arguments (3.12.3 does): where there are such, each instruction is told of, once (0.1 µs).
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Monitoring:
         for code in codes:
             self._tables[id(code)] = _line_table(code)
             self._long_calls[id(code)] = found = _long_calls(code)
-            more = api.events.INSTRUCTION if found and sys.version_info < (3, 13) else 0
+            more = api.events.INSTRUCTION if found and sys.version_info < (3, 12, 3) else 0
             api.set_local_events(tool, code, local | more)
         api.set_events(tool, api.events.PY_UNWIND)
 
