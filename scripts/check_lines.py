@@ -131,7 +131,8 @@ def check(options: Any) -> bool:
     for text in (found := differences(with_lines, without)):
         print(f"  {text}")
     for key in ("wall_ns", "gpu_ns"):
-        times = [f"{i.get(key, -1) / 1e6:.2f}" for i in with_lines["iterations"]]
+        found_ns = [i.get(key, -1) for i in with_lines["iterations"]]
+        times = [f"{ns / 1e6:.2f}" if ns >= 0 else "?" for ns in found_ns]
         print(f"  {key[:-3]} ms of the iterations: {', '.join(times)}")
     for row in with_lines.get("compilations", []):
         reason = row["reason"].partition("\n")[0]

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtrace.capture import lines
+from memtrace.capture import lines, watches
 from memtrace.capture.patches import Notes, Patches
 from memtrace.capture.ranges import Ranges
 
@@ -163,10 +163,10 @@ def watch(log: Log, request: pytest.FixtureRequest) -> Iterator[Callable[..., No
     ranges = Ranges(log, "")
     watch: Any
     if hasattr(sys, "monitoring"):
-        watch = lines.Monitoring(ranges, failed, sys.monitoring)
+        watch = watches.Monitoring(ranges, failed, sys.monitoring)
     else:
         pytest.importorskip("torch")
-        watch = lines.Tracing(ranges, failed, Patches())
+        watch = watches.Tracing(ranges, failed, Patches())
 
     def start(*functions: Any) -> None:
         watch.start([code for f in functions for code in lines._nested(f.__code__)])
@@ -191,6 +191,19 @@ def test_lines_of_a_function_and_of_what_it_calls(log: Log, watch: Callable[...,
     assert outer(7) == 7
     assert str(log) == (
         "(outer:2 )outer:2 (outer:3 (inner:2 )inner:2 (inner:3 )inner:3 )outer:3 (outer:4 )outer:4"
+    )
+
+
+def test_calls_with_many_arguments(log: Log, watch: Callable[..., None]) -> None:
+    names = ", ".join(f"x{k}" for k in range(40))
+    inner = function("inner", f"def f({names}):\n return abs(x1)\n")
+    source = f"def f(inner, {names}):\n abs(1)\n inner({names})\n inner({names})\n abs(1)\n"
+    outer = function("outer", source)
+    watch(outer, inner)
+    outer(inner, *range(40))
+    assert str(log) == (
+        "(outer:2 )outer:2 (outer:3 (inner:2 )inner:2 )outer:3 (outer:4 (inner:2 )inner:2 )outer:4"
+        " (outer:5 )outer:5"
     )
 
 
@@ -325,8 +338,9 @@ class FakeMonitoring:
     """``sys.monitoring`` as far as it is used, driven by hand."""
 
     events = SimpleNamespace(
-        PY_START=1, PY_RESUME=2, CALL=4, PY_RETURN=8, PY_YIELD=16, PY_UNWIND=32
+        PY_START=1, PY_RESUME=2, CALL=4, PY_RETURN=8, PY_YIELD=16, PY_UNWIND=32, INSTRUCTION=64
     )
+    DISABLE = "disable"
 
     def __init__(self, *taken: int) -> None:
         self.tools = dict.fromkeys(taken, "coverage")
@@ -371,7 +385,7 @@ def offset(code: CodeType, line: int) -> int:
 def test_monitoring_tells_of_watched_code_alone(log: Log) -> None:
     failed, api = Failed(), FakeMonitoring(3)
     e = api.events
-    watch = lines.Monitoring(Ranges(log, ""), failed, api)
+    watch = watches.Monitoring(Ranges(log, ""), failed, api)
     watch.start([A])
     assert api.tools == {3: "coverage", 4: "memtrace"}
     for code in (A, B):
@@ -396,8 +410,8 @@ def test_monitoring_tells_of_watched_code_alone(log: Log) -> None:
 
 def test_no_tool_number_is_left() -> None:
     api = FakeMonitoring(3, 4)
-    watch = lines.Monitoring(Ranges(Log(), ""), Failed(), api)
-    with pytest.raises(lines.Busy):
+    watch = watches.Monitoring(Ranges(Log(), ""), Failed(), api)
+    with pytest.raises(watches.Busy):
         watch.start([A])
     watch.stop()
     assert api.tools == {3: "coverage", 4: "coverage"}
@@ -410,7 +424,7 @@ def test_a_failure_of_ours_does_not_reach_the_program() -> None:
     def broken(name: str) -> Any:
         raise ValueError(name)
 
-    watch = lines.Monitoring(Ranges(broken, ""), failed, api)
+    watch = watches.Monitoring(Ranges(broken, ""), failed, api)
     watch.start([A])
     api.tell(api.events.PY_START, A, 0)
     api.tell(api.events.CALL, A, offset(A, 2), abs, 1)

@@ -118,6 +118,7 @@ def meta(**more: Any) -> dict[str, Any]:
                     "profiled": True,
                     "whole": True,
                     "wall_ns": 4000,
+                    "gpu_ns": 3000,
                 }
             ],
             "profile": {
@@ -163,6 +164,16 @@ def meta(**more: Any) -> dict[str, Any]:
                     "shape": [125],
                     "strides": [1],
                     "dtype": "float32",
+                }
+            ],
+            "compilations": [
+                {
+                    "kind": "recompile",
+                    "name": "forward",
+                    "where": "model.py:3",
+                    "reason": "size mismatch",
+                    "mark": 0,
+                    "duration_ns": -1,
                 }
             ],
             "sources": {"thunder.computation_3": "def computation(t1): ..."},
