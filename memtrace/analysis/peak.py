@@ -141,13 +141,7 @@ def report_peak(
         event = _moment(subject, at)
         top = Peak(event, int(run.total(accounting)[event]))
     attribution = attribution or attribute(recording, run, operators=operators)
-    rows = name_live(run, attribution, live(run, top.event, accounting), accounting, by, top.event)
-    present = _present(run, attribution, window, by)
-    gpu = measure_gpu(recording, by)
-    if gpu is not None and gpu.by_row:
-        times = time_groups(recording, run, by, operators=operators)
-        rows = add_times(rows, times)
-        present |= times.keys()
+    rows, present, gpu = _name_moment(subject, attribution, accounting, by, top.event)
     meta = recording.meta or {}
     checks = reconcile(recording, run)
     return PeakReport(
@@ -181,12 +175,27 @@ def regroup(
     report: PeakReport, subject: Subject, attribution: Attribution, by: Dimension
 ) -> PeakReport:
     """The same peak with other rows: ``report`` by another dimension."""
-    run, event = subject.replay, report.event
-    rows = live(run, event, report.accounting)
-    named = name_live(run, attribution, rows, report.accounting, by, at=event)
-    return replace(
-        report, rows=tuple(named), present=_present(run, attribution, subject.window, by)
-    )
+    rows, present, gpu = _name_moment(subject, attribution, report.accounting, by, report.event)
+    return replace(report, rows=tuple(rows), present=present, gpu=gpu)
+
+
+def _name_moment(
+    subject: Subject,
+    attribution: Attribution,
+    accounting: Accounting,
+    by: Dimension,
+    event: int,
+) -> tuple[list[Row], frozenset[Symbol], GpuTime | None]:
+    """What is alive at an event, with the time it took; what the window has at any; all time."""
+    recording, run = subject.recording, subject.replay
+    rows = name_live(run, attribution, live(run, event, accounting), accounting, by, event)
+    present = _present(run, attribution, subject.window, by)
+    gpu = measure_gpu(recording, by)
+    if gpu is not None and gpu.by_row:
+        times = time_groups(recording, run, by, operators=attribution.operators)
+        rows = add_times(rows, times)
+        present |= times.keys()
+    return rows, present, gpu
 
 
 def _present(

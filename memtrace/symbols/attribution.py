@@ -35,12 +35,14 @@ from memtrace.timeline import Lifetimes, Replay, find_windows
 class Attribution:
     """``rows[k]`` is the naming, in ``namings``, of the replay's lifetime k; shape (lifetimes,).
 
-    ``categories`` tells what part each lifetime plays.
+    ``categories`` tells what part each lifetime plays. ``operators`` is what was asked for: whether
+    names of allocations with a Python stack have the profiler's operator.
     """
 
     namings: list[Naming]
     rows: Int32
     categories: Categories
+    operators: bool = True
 
     def of(self, lifetime: int) -> Naming:
         """The naming of one lifetime."""
@@ -82,7 +84,7 @@ def attribute(recording: Recording, replay: Replay, *, operators: bool = True) -
         for name, owner, phase, is_input in kinds
     )[kind]
     categories = Categories(replay, given, windows, stacks, owners, owned, table.items, rows)
-    return Attribution(table.items, rows, categories)
+    return Attribution(table.items, rows, categories, operators)
 
 
 def _name_generated(
