@@ -18,7 +18,7 @@ import zstandard
 
 from memtrace.errors import MemtraceError
 from memtrace.snapshot.plain import PlainPickler, simplify
-from memtrace.snapshot.unpickle import READS
+from memtrace.snapshot.walk import READS
 
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from memtrace.distinct import number_rows
 from memtrace.snapshot.columns import Int32, Int64, Recording, UInt64
 from memtrace.symbols.alignment import Aligner
-from memtrace.symbols.distinct import number_rows
 from memtrace.symbols.statements import Tensor
 from memtrace.symbols.table import NOT_NAMED, Naming, Symbol
 from memtrace.timeline import Replay, Window

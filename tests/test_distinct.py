@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memtrace.distinct import number_rows
 from memtrace.symbols.alignment import Aligner, align
-from memtrace.symbols.distinct import number_rows
 
 # Near each other (counted) and far apart (sorted).
 VALUES = st.integers(-1, 5) | st.integers(-1, 2**62)

@@ -1,0 +1,226 @@
+"""Events in bulk: columns straight from the bytes of a pickle, with no object for each event."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from memtrace.snapshot.columns import Int32, Int64, UInt8
+from memtrace.snapshot.layouts import Layout, learn_layouts
+
+_BEGIN = b"}\x94("  # EMPTY_DICT, MEMOIZE, MARK
+_CHUNK = 1 << 16  # events at a time: what they take in between stays in the cache
+_SEARCHED = 1 << 22  # … and bytes
+_SAMPLES = 1024
+_STRIDE = 0x9E3779B1  # takes samples from everywhere, out of step with iterations
+_BODY = re.compile(rb"(?s)(?:j....|h.)*")
+_END, _END_OF_BATCH = b"eu", b"eue("  # what follows a list of frames, up to the next event
+
+
+@dataclass(frozen=True, slots=True)
+class BulkEvents:
+    """Events that lie in a pickle in a usual form, in order. All columns have shape (n,).
+
+    ``begin`` and ``end`` are where each lies. ``values[p]`` are the operands of the key at place p
+    of ``keys``: integers or, where ``references[p]``, numbers in the memo. ``body`` is the row in
+    ``bodies`` of the event's own list of frames (the opcodes that get them), -1 where it has none
+    of its own, but gets another's: the value at the last place is then that one's number. ``memo``
+    is how many objects each puts into the memo: itself first, its own list last.
+    """
+
+    keys: tuple[bytes, ...]
+    begin: Int64
+    end: Int64
+    values: dict[int, Int64]
+    references: dict[int, bool]
+    body: Int32
+    bodies: list[bytes]
+    memo: UInt8
+
+    def __len__(self) -> int:
+        return len(self.begin)
+
+    def take(self, rows: Int64) -> BulkEvents:
+        """Some of the events."""
+        return replace(
+            self,
+            begin=self.begin[rows],
+            end=self.end[rows],
+            values={place: column[rows] for place, column in self.values.items()},
+            body=self.body[rows],
+            memo=self.memo[rows],
+        )
+
+
+def find_events(raw: bytes) -> BulkEvents | None:
+    """The events in a pickle that lie as most of them do; None where there are none.
+
+    What is found is a whole event by its own bytes, whatever it lies in: that it begins where an
+    opcode begins is for the caller to see.
+    """
+    begin = _search(raw)
+    sample = np.arange(min(_SAMPLES, len(begin))) * _STRIDE % max(len(begin), 1)
+    layouts = learn_layouts(raw, begin[sample].tolist())
+    if not layouts:
+        return None
+    bodies = _Bodies()
+    found = []
+    for k in range(0, len(begin), _CHUNK):
+        # With the beginning of the one that follows, where a list of frames must end.
+        chunk = _Chunk(raw, begin[k : k + _CHUNK + 1], layouts, bodies)
+        found.append(chunk.events(min(_CHUNK, len(begin) - k)))
+    return _join(found)
+
+
+def _search(raw: bytes) -> Int64:
+    """Where an event may begin: a dict of several keys, in the part of the file with the history.
+
+    That is from the first key "action" to the key that follows the history.
+    """
+    start = max(0, raw.find(b"\x8c\x06action\x94") - len(_BEGIN))
+    end = raw.find(b"\x8c\x12allocator_settings\x94", start)
+    data = np.frombuffer(raw, np.uint8)[start : end if end >= 0 else len(raw)]
+    found = [np.zeros(0, dtype=np.int64)]
+    first, *others = _BEGIN
+    for at in range(0, len(data), _SEARCHED):
+        part = data[at : at + _SEARCHED + len(others)]
+        places = np.flatnonzero(part[: max(0, len(part) - len(others))] == first)
+        for k, byte in enumerate(others, start=1):
+            places = places[part[places + k] == byte]
+        found.append(places + (start + at))
+    return np.concatenate(found)
+
+
+def _pieces(raw: bytes, at: Int64, width: int) -> UInt8:
+    """``width`` bytes from each of some places, shape (n, width)."""
+    count = max(0, len(raw) - width + 1)
+    everywhere = np.ndarray((count,), dtype=f"V{width}", buffer=raw, strides=(1,))
+    found: UInt8 = everywhere[at].view(np.uint8).reshape(len(at), width)
+    return found
+
+
+class _Bodies(dict[bytes, int]):
+    """A number for each list of references, -1 for bytes that are none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[bytes] = []
+
+    def __missing__(self, body: bytes) -> int:
+        if _BODY.fullmatch(body) is None:
+            return -1
+        self[body] = len(self.found)
+        self.found.append(body)
+        return self[body]
+
+
+class _Chunk:
+    """The columns of BulkEvents, a row for each place where one may begin, as they are filled."""
+
+    def __init__(self, raw: bytes, begin: Int64, layouts: list[Layout], bodies: _Bodies) -> None:
+        self._raw = raw
+        self._begin = begin
+        self._bodies = bodies
+        self._keys = layouts[0].keys
+        n = len(begin)
+        self._end = np.full(n, -1, dtype=np.int64)
+        self._references = {f.place: f.reference for layout in layouts for f in layout.fields}
+        self._values = {place: np.full(n, -1, dtype=np.int64) for place in self._references}
+        self._body = np.full(n, -1, dtype=np.int32)
+        self._memo = np.zeros(n, dtype=np.uint8)
+        rows = np.arange(n)
+        for layout in layouts:
+            self._match(rows, layout)
+            rows = rows[self._end[rows] < 0]
+
+    def events(self, count: int) -> BulkEvents:
+        """Those found among the first ``count`` rows."""
+        everywhere = BulkEvents(
+            keys=self._keys,
+            begin=self._begin,
+            end=self._end,
+            values=self._values,
+            references=self._references,
+            body=self._body,
+            bodies=self._bodies.found,
+            memo=self._memo,
+        )
+        return everywhere.take(np.flatnonzero(self._end[:count] >= 0))
+
+    def _match(self, rows: Int64, layout: Layout) -> None:
+        """Fills in those of ``rows`` that lie by a layout."""
+        found, heads = self._compare(rows, layout)
+        values = {}
+        good: npt.NDArray[np.bool_] = np.ones(len(found), dtype=bool)
+        for field in layout.fields:
+            digits = np.zeros((len(found), 8), dtype=np.uint8)
+            digits[:, : field.width] = heads[:, field.offset : field.offset + field.width]
+            values[field.place] = digits.view(np.int64)[:, 0]
+            if field.signed:  # negative numbers are left to the unpickler
+                good &= digits[:, field.width - 1] < 0x80
+        end = self._begin[found] + len(layout.literal)
+        first: Int64 = end
+        last: Int64 = end
+        if layout.tail == "list":
+            last = self._list_ends(found)
+            good &= last > first
+            end = last + len(_END)
+        elif layout.tail == "one":
+            frame = layout.fields[-1]  # its opcode and number are the list's body
+            first = self._begin[found] + (frame.offset - 1)
+            last = first + (1 + frame.width)
+            del values[frame.place]
+        if layout.tail != "reference":
+            raw, bodies = self._raw, self._bodies
+            slices = zip(first.tolist(), np.where(good, last, first).tolist(), strict=True)
+            body: Int32 = np.array([bodies[raw[a:b]] for a, b in slices], dtype=np.int32)
+            good &= body >= 0
+            self._body[found[good]] = body[good]
+        found = found[good]
+        self._end[found] = end[good]
+        self._memo[found] = layout.memo
+        for place, column in values.items():
+            self._values[place][found] = column[good]
+
+    def _compare(self, rows: Int64, layout: Layout) -> tuple[Int64, UInt8]:
+        """Those of ``rows`` with a layout's fixed bytes, and their bytes."""
+        length = len(layout.literal)
+        words = -(-length // 8)
+        found = rows[self._begin[rows] <= len(self._raw) - 8 * words]
+        # The last 8 bytes tell most layouts apart: what differs in front shifts them.
+        for first, width in ((length - 8, 8), (0, 8 * words)):
+            literal, mask = (
+                np.frombuffer(text[first:].ljust(width, b"\0"), np.uint64)
+                for text in (layout.literal, layout.mask)
+            )
+            pieces = _pieces(self._raw, self._begin[found] + first, width)
+            same = ((pieces.view(np.uint64) & mask) == literal).all(axis=1)
+            found = found[same]
+        return found, pieces[same]
+
+    def _list_ends(self, rows: Int64) -> Int64:
+        """Where the list of frames ends in events that go on up to the next one, -1 elsewhere."""
+        following = np.minimum(rows + 1, len(self._begin) - 1)
+        at = self._begin[following]
+        before = _pieces(self._raw, np.maximum(at - len(_END_OF_BATCH), 0), len(_END_OF_BATCH))
+        closed = (before[:, -len(_END) :] == np.frombuffer(_END, np.uint8)).all(axis=1)
+        batch = (before == np.frombuffer(_END_OF_BATCH, np.uint8)).all(axis=1)
+        ends = np.where(closed, at - len(_END), np.where(batch, at - len(_END_OF_BATCH), -1))
+        return np.where(following == rows, -1, ends)
+
+
+def _join(parts: list[BulkEvents]) -> BulkEvents | None:
+    """The events of all parts, which share their bodies; None where there are none."""
+    if not sum(map(len, parts)):
+        return None
+    return replace(
+        parts[0],
+        begin=np.concatenate([part.begin for part in parts]),
+        end=np.concatenate([part.end for part in parts]),
+        values={p: np.concatenate([part.values[p] for part in parts]) for p in parts[0].values},
+        body=np.concatenate([part.body for part in parts]),
+        memo=np.concatenate([part.memo for part in parts]),
+    )
