@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -102,7 +103,7 @@ def carry_owned(
     return carried
 
 
-def members_of(born: Int64, windows: list[Window]) -> list[tuple[int, int]]:
+def members_of(born: Int64, windows: Sequence[Window]) -> list[tuple[int, int]]:
     """The lifetimes born in each window, as the first and the one past the last.
 
     ``born`` of all lifetimes is in order.

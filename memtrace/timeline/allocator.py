@@ -54,75 +54,96 @@ def replay_blocks(
 
     ``half``: the history has no free_completed events, and a free is complete when requested.
     """
-    n = len(events)
-    sizes = [-1] * n
+    sizes = np.full(len(events), -1, dtype=np.int64)
     blocks = BlockMap(start)
     free, free_end, used, open_end = blocks.free, blocks.free_end, blocks.used, blocks.open_end
+    release = blocks.release
     start_sizes: dict[int, int] = {}
     waiting = {a: b for a, b in start.blocks.items() if a in used}
-    rounding, splits, plain = rules.round, rules.splits, rules.plain
     finish = _REQUESTED if half else _COMPLETED
-    actions = events.action.tolist()
-    addresses = events.addr.tolist()
-    requests = events.size.tolist()
-    for k in range(n):
-        action = actions[k]
-        address = addresses[k]
+    steps = _steps(events, rules, finish)
+    allocated: list[int] = []
+    columns = (steps.action, steps.address, steps.size, steps.least)
+    for action, address, size, least in zip(*columns, strict=True):
         if action == _ALLOC:
             if address in used:  # a broken file: the old one ends here
-                blocks.release(address, used.pop(address))
+                release(address, used.pop(address))
                 if address in waiting:
                     start_sizes[address] = _known(waiting.pop(address).exact, start, address)
-            wanted = requests[k]
-            # Inlined for speed: rounding up to 512 is nearly always the whole rule.
-            rounded = (wanted + 511 & -512 or 512) if plain else rounding(wanted)
             room = free.get(address)
             if room is None:
-                room = blocks.carve(address, rounded)
+                room = blocks.carve(address, size)
             elif open_end:
                 open_end_at = open_end.pop(address, None)
                 if open_end_at is not None and open_end_at in waiting:
                     waiting[open_end_at].exact = True
-            if room < rounded:
+            if room < size:
                 blocks.misfits += 1
+                allocated.append(-1)
                 continue
-            rest = room - rounded
             del free[address]
-            if rest and (
-                splits(rounded, rest)
-                or (
-                    # A checkpointed pool is restored block by block, splitting at exact sizes
-                    # (setSegmentStateToCheckpoint): the next alloc then lies in the remainder.
-                    rounded > SMALL_SIZE
-                    and k + 1 < n
-                    and actions[k + 1] == _ALLOC
-                    and addresses[k + 1] == address + rounded
-                )
-            ):
-                free[address + rounded] = rest
-                free_end[address + room] = address + rounded
-                room = rounded
+            rest = room - size
+            if rest >= least:
+                free[address + size] = rest
+                free_end[address + room] = address + size
+                room = size
             else:
                 free_end.pop(address + room, None)
             used[address] = room
-            sizes[k] = room
+            allocated.append(room)
         elif action == finish:
-            size = used.pop(address, None)
-            if size is None:
+            known = used.pop(address, None)
+            if known is None:
                 blocks.misfits += 1
                 continue
             if address in waiting:
                 b = waiting.pop(address)
-                open_end.pop(address + size, None)
-                start_sizes[address] = size if b.exact or size > b.size else -1
-            blocks.release(address, size)
-        elif _COMPLETED < action <= Action.SEGMENT_UNMAP:
-            blocks.segment_event(action, address, requests[k])
+                open_end.pop(address + known, None)
+                start_sizes[address] = known if b.exact or known > b.size else -1
+            release(address, known)
+        else:
+            blocks.segment_event(action, address, size)
+    sizes[steps.allocs] = allocated
     for address, b in waiting.items():
         start_sizes[address] = used[address] if b.exact or used[address] > b.size else -1
     mismatches, disproved = _compare(blocks, end_segments)
-    return Blocks(
-        np.array(sizes, dtype=np.int64), start_sizes, blocks.misfits, mismatches, disproved
+    return Blocks(sizes, start_sizes, blocks.misfits, mismatches, disproved)
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """The events that move blocks. ``size`` is rounded for an alloc, and ``least`` then what is
+    split off at least. ``allocs`` are the allocs' numbers among all events."""
+
+    action: list[int]
+    address: list[int]
+    size: list[int]
+    least: list[int]
+    allocs: Int64
+
+
+def _steps(events: Events, rules: Rules, finish: int) -> _Steps:
+    action = events.action
+    is_alloc = action == _ALLOC
+    moves = is_alloc | (action == finish)
+    moves |= (action > _COMPLETED) & (action <= Action.SEGMENT_UNMAP)
+    allocs = np.flatnonzero(is_alloc)
+    size = events.size.copy()
+    size[allocs] = rules.round_all(size[allocs])
+    least = np.zeros_like(size)
+    least[allocs] = rules.least_splits(size[allocs])
+    # A checkpointed pool is restored block by block, splitting at exact sizes
+    # (setSegmentStateToCheckpoint): the next alloc then lies in the remainder.
+    following = allocs[:-1][is_alloc[allocs[:-1] + 1]] if len(allocs) else allocs
+    behind = events.addr[following] + size[following].astype(np.uint64)
+    adjacent = (size[following] > SMALL_SIZE) & (events.addr[following + 1] == behind)
+    least[following[adjacent]] = 1
+    return _Steps(
+        action[moves].tolist(),
+        events.addr[moves].tolist(),
+        size[moves].tolist(),
+        least[moves].tolist(),
+        allocs,
     )
 
 
