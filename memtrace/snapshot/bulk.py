@@ -102,6 +102,13 @@ def _pieces(raw: bytes, at: Int64, width: int) -> UInt8:
     return found
 
 
+def _column(pieces: UInt8, offset: int, width: int) -> Int64:
+    """The little-endian numbers of ``width`` bytes at an offset into each piece."""
+    count, stride = pieces.shape
+    words = np.ndarray((count,), np.uint64, pieces.data, offset, (stride,))
+    return (words & np.uint64((1 << 8 * width) - 1)).view(np.int64)
+
+
 class _Bodies(dict[bytes, int]):
     """A number for each list of references, -1 for bytes that are none."""
 
@@ -153,14 +160,14 @@ class _Chunk:
     def _match(self, rows: Int64, layout: Layout) -> None:
         """Fills in those of ``rows`` that lie by a layout."""
         found, heads = self._compare(rows, layout)
+        if not len(found):
+            return
         values = {}
         good: npt.NDArray[np.bool_] = np.ones(len(found), dtype=bool)
         for field in layout.fields:
-            digits = np.zeros((len(found), 8), dtype=np.uint8)
-            digits[:, : field.width] = heads[:, field.offset : field.offset + field.width]
-            values[field.place] = digits.view(np.int64)[:, 0]
+            values[field.place] = _column(heads, field.offset, field.width)
             if field.signed:  # negative numbers are left to the unpickler
-                good &= digits[:, field.width - 1] < 0x80
+                good &= heads[:, field.offset + field.width - 1] < 0x80
         end = self._begin[found] + len(layout.literal)
         first: Int64 = end
         last: Int64 = end
@@ -186,9 +193,9 @@ class _Chunk:
             self._values[place][found] = column[good]
 
     def _compare(self, rows: Int64, layout: Layout) -> tuple[Int64, UInt8]:
-        """Those of ``rows`` with a layout's fixed bytes, and their bytes."""
+        """Those of ``rows`` with a layout's fixed bytes, and these bytes (and at least 8 more)."""
         length = len(layout.literal)
-        words = -(-length // 8)
+        words = length // 8 + 2
         found = rows[self._begin[rows] <= len(self._raw) - 8 * words]
         # The last 8 bytes tell most layouts apart: what differs in front shifts them.
         for first, width in ((length - 8, 8), (0, 8 * words)):
@@ -197,9 +204,13 @@ class _Chunk:
                 for text in (layout.literal, layout.mask)
             )
             pieces = _pieces(self._raw, self._begin[found] + first, width)
-            same = ((pieces.view(np.uint64) & mask) == literal).all(axis=1)
-            found = found[same]
-        return found, pieces[same]
+            columns = pieces.view(np.uint64)
+            same = np.ones(len(found), dtype=bool)
+            for k in np.flatnonzero(mask).tolist():  # three times as fast as all at once
+                same &= (columns[:, k] & mask[k]) == literal[k]
+            if not same.all():
+                found, pieces = found[same], pieces[same]
+        return found, pieces
 
     def _list_ends(self, rows: Int64) -> Int64:
         """Where the list of frames ends in events that go on up to the next one, -1 elsewhere."""
