@@ -14,7 +14,7 @@ from memtrace.snapshot.layouts import Layout, learn_layouts
 _BEGIN = b"}\x94("  # EMPTY_DICT, MEMOIZE, MARK
 _CHUNK = 1 << 16  # events at a time: what they take in between stays in the cache
 _SEARCHED = 1 << 22  # … and bytes
-_SAMPLES = 1024
+_SAMPLES = 512
 _STRIDE = 0x9E3779B1  # takes samples from everywhere, out of step with iterations
 _BODY = re.compile(rb"(?s)(?:j....|h.)*")
 _END, _END_OF_BATCH = b"eu", b"eue("  # what follows a list of frames, up to the next event
@@ -81,8 +81,8 @@ def _search(raw: bytes) -> Int64:
     That is from the first key "action" to the key that follows the history.
     """
     start = max(0, raw.find(b"\x8c\x06action\x94") - len(_BEGIN))
-    end = raw.find(b"\x8c\x12allocator_settings\x94", start)
-    data = np.frombuffer(raw, np.uint8)[start : end if end >= 0 else len(raw)]
+    end = raw.rfind(b"\x8c\x12allocator_settings\x94")  # from the end, which is much nearer
+    data = np.frombuffer(raw, np.uint8)[start : end if end > start else len(raw)]
     found = [np.zeros(0, dtype=np.int64)]
     first, *others = _BEGIN
     for at in range(0, len(data), _SEARCHED):
@@ -217,8 +217,8 @@ class _Chunk:
         following = np.minimum(rows + 1, len(self._begin) - 1)
         at = self._begin[following]
         before = _pieces(self._raw, np.maximum(at - len(_END_OF_BATCH), 0), len(_END_OF_BATCH))
-        closed = (before[:, -len(_END) :] == np.frombuffer(_END, np.uint8)).all(axis=1)
-        batch = (before == np.frombuffer(_END_OF_BATCH, np.uint8)).all(axis=1)
+        closed = before.view(np.uint16)[:, 1] == np.frombuffer(_END, np.uint16)
+        batch = before.view(np.uint32)[:, 0] == np.frombuffer(_END_OF_BATCH, np.uint32)
         ends = np.where(closed, at - len(_END), np.where(batch, at - len(_END_OF_BATCH), -1))
         return np.where(following == rows, -1, ends)
 
