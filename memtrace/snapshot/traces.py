@@ -159,16 +159,13 @@ class BulkTraces:
                 raise Unsuited
         return np.array(keys, dtype=np.int64)
 
-    def _find_events(self, trace: list[Any]) -> tuple[list[int], Int64, Int64]:
-        """Which items are events themselves, which stand for some, and the numbers of these."""
-        others: list[int] = []
-        known = [np.zeros(0, dtype=np.int64)]
-        events = [np.zeros(0, dtype=np.int64)]
+    def _find_events(self, trace: list[Any]) -> Int64:
+        """Which event read in bulk each item stands for, -1 for those that are there themselves."""
+        found = np.full(len(trace), -1, dtype=np.int64)
         at = 0
         while at < len(trace):
             item = trace[at]
             if type(item) is dict:
-                others.append(at)
                 at += 1
                 continue
             if (stretch := borne(item, STRETCH)) < 0:
@@ -177,21 +174,22 @@ class BulkTraces:
             end = at + last - first
             if trace[at:end].count(item) != last - first:
                 raise Unsuited
-            events.append(np.arange(first, last))
-            known.append(np.arange(at, end))
+            found[at:end] = np.arange(first, last)
             at = end
-        return others, np.concatenate(known), np.concatenate(events)
+        return found
 
     def read(self, trace: list[Any], place: str, stacks: StackInterner) -> Events:
         """As ``read_events``. Raises Fault or Unsuited where anything is wrong."""
-        others, known, events = self._find_events(trace)
-        rest, frames = read_columns([trace[k] for k in others], place)
+        events = self._find_events(trace)
+        others = np.flatnonzero(events < 0)
+        rest, frames = read_columns([trace[k] for k in others.tolist()], place)
 
-        def join(theirs: npt.NDArray[Any], ours: npt.NDArray[Any] | None) -> Any:
-            column = np.full(len(trace), -1 if theirs.dtype.kind == "i" else 0, theirs.dtype)
-            column[others] = theirs
+        def join(theirs: npt.NDArray[Any], ours: npt.NDArray[Any] | None, missing: int = 0) -> Any:
+            column = np.full(len(trace), missing, theirs.dtype)
             if ours is not None:
-                column[known] = ours[events]
+                # Straight into the column: memory that is new to the process is what costs here.
+                np.take(ours.view(theirs.dtype), events, out=column, mode="clip")
+            column[others] = theirs
             return column
 
         columns = self._columns
@@ -201,9 +199,9 @@ class BulkTraces:
             addr=join(rest.addr, columns["addr"]),
             size=join(rest.size, columns["size"]),
             stream=join(rest.stream, columns.get("stream")),
-            time_us=join(rest.time_us, columns.get("time_us")),
+            time_us=join(rest.time_us, columns.get("time_us"), -1),
             stack=self._number_stacks(keys, place, stacks),
-            device_free=join(rest.device_free, columns.get("device_free")),
+            device_free=join(rest.device_free, columns.get("device_free"), -1),
         )
         return split_frees(whole)
 
