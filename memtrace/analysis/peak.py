@@ -11,6 +11,7 @@ import numpy as np
 
 from memtrace.analysis.groups import Dimension, group_lifetimes, key_of
 from memtrace.analysis.rows import Row, Side, sort_rows
+from memtrace.distinct import number_rows
 from memtrace.errors import MemtraceError
 from memtrace.snapshot.columns import Int64, Recording
 from memtrace.symbols import BLOCK_SLACK, Attribution, Naming, Symbol, attribute
@@ -182,7 +183,7 @@ def _present(
     lifetimes = run.lifetimes
     rows = np.flatnonzero((lifetimes.born < window.end) & (lifetimes.freed > window.begin))
     groups = group_lifetimes(run, attribution, by)
-    return frozenset(groups.symbols[row] for row in np.unique(groups.rows[rows]).tolist())
+    return frozenset(groups.symbols[row] for (row,) in number_rows(groups.rows[rows])[0])
 
 
 def name_live(
