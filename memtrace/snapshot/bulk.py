@@ -102,11 +102,12 @@ def _pieces(raw: bytes, at: Int64, width: int) -> UInt8:
     return found
 
 
-def _column(pieces: UInt8, offset: int, width: int) -> Int64:
-    """The little-endian numbers of ``width`` bytes at an offset into each piece."""
+def _column(pieces: UInt8, rows: Int64, offset: int, width: int) -> Int64:
+    """The little-endian numbers of ``width`` bytes at an offset into some of the pieces."""
     count, stride = pieces.shape
-    words = np.ndarray((count,), np.uint64, pieces.data, offset, (stride,))
-    return (words & np.uint64((1 << 8 * width) - 1)).view(np.int64)
+    words: Int64 = np.ndarray((count,), np.int64, pieces.data, offset, (stride,))
+    numbers = words[rows]
+    return numbers & ((1 << 8 * width) - 1) if width < 8 else numbers
 
 
 class _Bodies(dict[bytes, int]):
@@ -138,7 +139,10 @@ class _Chunk:
         self._values = {place: np.full(n, -1, dtype=np.int64) for place in self._references}
         self._body = np.full(n, -1, dtype=np.int32)
         self._memo = np.zeros(n, dtype=np.uint8)
-        rows = np.arange(n)
+        # Once for all layouts: later looks at the same bytes find them in the cache.
+        width = 8 * max(len(layout.literal) // 8 + 2 for layout in layouts)
+        rows = np.flatnonzero(begin <= len(raw) - width)
+        self._heads = _pieces(raw, begin[rows], width)
         for layout in layouts:
             self._match(rows, layout)
             rows = rows[self._end[rows] < 0]
@@ -159,15 +163,15 @@ class _Chunk:
 
     def _match(self, rows: Int64, layout: Layout) -> None:
         """Fills in those of ``rows`` that lie by a layout."""
-        found, heads = self._compare(rows, layout)
+        found = self._compare(rows, layout)
         if not len(found):
             return
         values = {}
         good: npt.NDArray[np.bool_] = np.ones(len(found), dtype=bool)
         for field in layout.fields:
-            values[field.place] = _column(heads, field.offset, field.width)
+            values[field.place] = _column(self._heads, found, field.offset, field.width)
             if field.signed:  # negative numbers are left to the unpickler
-                good &= heads[:, field.offset + field.width - 1] < 0x80
+                good &= self._heads[found, field.offset + field.width - 1] < 0x80
         end = self._begin[found] + len(layout.literal)
         first: Int64 = end
         last: Int64 = end
@@ -192,25 +196,18 @@ class _Chunk:
         for place, column in values.items():
             self._values[place][found] = column[good]
 
-    def _compare(self, rows: Int64, layout: Layout) -> tuple[Int64, UInt8]:
-        """Those of ``rows`` with a layout's fixed bytes, and these bytes (and at least 8 more)."""
+    def _compare(self, rows: Int64, layout: Layout) -> Int64:
+        """Those of ``rows`` with a layout's fixed bytes."""
         length = len(layout.literal)
-        words = length // 8 + 2
-        found = rows[self._begin[rows] <= len(self._raw) - 8 * words]
         # The last 8 bytes tell most layouts apart: what differs in front shifts them.
-        for first, width in ((length - 8, 8), (0, 8 * words)):
+        for at in (length - 8, *range(0, length - 8, 8)):
             literal, mask = (
-                np.frombuffer(text[first:].ljust(width, b"\0"), np.uint64)
+                np.frombuffer(text[at : at + 8], np.int64)[0]
                 for text in (layout.literal, layout.mask)
             )
-            pieces = _pieces(self._raw, self._begin[found] + first, width)
-            columns = pieces.view(np.uint64)
-            same = np.ones(len(found), dtype=bool)
-            for k in np.flatnonzero(mask).tolist():  # three times as fast as all at once
-                same &= (columns[:, k] & mask[k]) == literal[k]
-            if not same.all():
-                found, pieces = found[same], pieces[same]
-        return found, pieces
+            if mask:
+                rows = rows[_column(self._heads, rows, at, 8) & mask == literal]
+        return rows
 
     def _list_ends(self, rows: Int64) -> Int64:
         """Where the list of frames ends in events that go on up to the next one, -1 elsewhere."""

@@ -13,6 +13,7 @@ from memtrace.timeline.moments import Moments
 from memtrace.timeline.replay import Replay, device_meta
 
 _NAMES = ("allocated", "requested", "reserved")
+_FIELDS = [tuple(field.split("_bytes.")) for field in STAT_FIELDS]
 
 
 class Check(NamedTuple):
@@ -56,9 +57,7 @@ def reconcile(recording: Recording, replay: Replay) -> list[Check]:
         reset = moments.kind(mark) == "peak_reset"
         for stretch in peaks.values():
             stretch.extend(mark, reset)
-        for field, value in zip(STAT_FIELDS, moments.stats(mark), strict=False):
-            counter, _, which = field.partition(".")
-            name = counter.removesuffix("_bytes")
+        for (name, which), value in zip(_FIELDS, moments.stats(mark), strict=False):
             if which == "current":
                 what = f"{name} at mark {mark} ({where})"
                 checks.append(_compare(what, value, peaks[name].total, moment, moment))
