@@ -90,10 +90,13 @@ class StackInterner:
         if type(frames) is not list:
             raise Fault.of(f"{place(row)}.frames", frames, "a list")
         numbers = self._frame_by_id
-        for k, frame in enumerate(frames):
-            if id(frame) not in numbers:
-                numbers[id(frame)] = self._number_frame(frame, f"{place(row)}.frames[{k}]")
-        stack = tuple(numbers[id(frame)] for frame in frames)
+        try:
+            stack = tuple(map(numbers.__getitem__, map(id, frames)))
+        except KeyError:
+            for k, frame in enumerate(frames):
+                if id(frame) not in numbers:
+                    numbers[id(frame)] = self._number_frame(frame, f"{place(row)}.frames[{k}]")
+            stack = tuple(map(numbers.__getitem__, map(id, frames)))
         return self._stacks.setdefault(stack, len(self._stacks))
 
     def _number_frame(self, frame: Any, place: str) -> int:

@@ -145,8 +145,9 @@ def driver_peak(checks: list[Check], name: str, begin: int, end: int) -> int | N
     such.
     """
     longest: dict[int, Check] = {}
+    peaks = f"{name} peak"
     for check in checks:
-        if check.what.startswith(f"{name} peak") and check.begin >= 0 and check.end <= end:
+        if check.what.startswith(peaks) and check.begin >= 0 and check.end <= end:
             known = longest.get(check.begin)
             if known is None or check.end > known.end:
                 longest[check.begin] = check
@@ -164,8 +165,8 @@ def driver_peak(checks: list[Check], name: str, begin: int, end: int) -> int | N
 
 def reconciled(checks: list[Check]) -> bool | None:
     """Whether all figures that can be compared agree; None where none can."""
-    results = [c.agrees for c in checks if c.agrees is not None]
-    return all(results) if results else None
+    results = {check.agrees for check in checks} - {None}
+    return False not in results if results else None
 
 
 def _all_known(totals: Int64) -> bool:
