@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +22,9 @@ _BODY = re.compile(rb"(?s)(?:j....|h.)*")
 _END, _END_OF_BATCH = b"eu", b"eue("  # what follows a list of frames, up to the next event
 
 
+Column = npt.NDArray[Any]
+
+
 @dataclass(frozen=True, slots=True)
 class BulkEvents:
     """Events that lie in a pickle in a usual form, in order. All columns have shape (n,).
@@ -34,7 +39,7 @@ class BulkEvents:
     keys: tuple[bytes, ...]
     begin: Int64
     end: Int64
-    values: dict[int, Int64]
+    values: dict[int, Column]
     references: dict[int, bool]
     body: Int32
     bodies: list[bytes]
@@ -43,15 +48,30 @@ class BulkEvents:
     def __len__(self) -> int:
         return len(self.begin)
 
-    def take(self, rows: Int64) -> BulkEvents:
+    def take(self, rows: Int64 | slice) -> BulkEvents:
         """Some of the events."""
+        return self._change(lambda column: column[rows])
+
+    def room(self, size: int) -> BulkEvents:
+        """Columns of the same kinds for ``size`` events, to be filled."""
+        return self._change(lambda column: np.empty(size, column.dtype))
+
+    def fill(self, begin: int, events: BulkEvents) -> None:
+        """Puts other events, of the same keys, into the rows from ``begin`` on."""
+        for mine, theirs in zip(self._columns(), events._columns(), strict=True):
+            mine[begin : begin + len(theirs)] = theirs
+
+    def _columns(self) -> list[Column]:
+        return [self.begin, self.end, *self.values.values(), self.body, self.memo]
+
+    def _change(self, change: Callable[[Column], Column]) -> BulkEvents:
         return replace(
             self,
-            begin=self.begin[rows],
-            end=self.end[rows],
-            values={place: column[rows] for place, column in self.values.items()},
-            body=self.body[rows],
-            memo=self.memo[rows],
+            begin=change(self.begin),
+            end=change(self.end),
+            values={place: change(column) for place, column in self.values.items()},
+            body=change(self.body),
+            memo=change(self.memo),
         )
 
 
@@ -67,12 +87,17 @@ def find_events(raw: bytes) -> BulkEvents | None:
     if not layouts:
         return None
     bodies = _Bodies()
-    found = []
+    found: BulkEvents | None = None
+    count = 0
     for k in range(0, len(begin), _CHUNK):
         # With the beginning of the one that follows, where a list of frames must end.
         chunk = _Chunk(raw, begin[k : k + _CHUNK + 1], layouts, bodies)
-        found.append(chunk.events(min(_CHUNK, len(begin) - k)))
-    return _join(found)
+        events = chunk.events(min(_CHUNK, len(begin) - k))
+        if found is None:
+            found = events.room(len(begin))
+        found.fill(count, events)
+        count += len(events)
+    return found.take(slice(count)) if found is not None and count else None
 
 
 def _search(raw: bytes) -> Int64:
@@ -136,7 +161,10 @@ class _Chunk:
         n = len(begin)
         self._end = np.full(n, -1, dtype=np.int64)
         self._references = {f.place: f.reference for layout in layouts for f in layout.fields}
-        self._values = {place: np.full(n, -1, dtype=np.int64) for place in self._references}
+        self._values: dict[int, Column] = {
+            place: np.zeros(n, dtype=np.uint32 if reference else np.int64)
+            for place, reference in self._references.items()
+        }
         self._body = np.full(n, -1, dtype=np.int32)
         self._memo = np.zeros(n, dtype=np.uint8)
         # Once for all layouts: later looks at the same bytes find them in the cache.
@@ -218,17 +246,3 @@ class _Chunk:
         batch = before.view(np.uint32)[:, 0] == np.frombuffer(_END_OF_BATCH, np.uint32)
         ends = np.where(closed, at - len(_END), np.where(batch, at - len(_END_OF_BATCH), -1))
         return np.where(following == rows, -1, ends)
-
-
-def _join(parts: list[BulkEvents]) -> BulkEvents | None:
-    """The events of all parts, which share their bodies; None where there are none."""
-    if not sum(map(len, parts)):
-        return None
-    return replace(
-        parts[0],
-        begin=np.concatenate([part.begin for part in parts]),
-        end=np.concatenate([part.end for part in parts]),
-        values={p: np.concatenate([part.values[p] for part in parts]) for p in parts[0].values},
-        body=np.concatenate([part.body for part in parts]),
-        memo=np.concatenate([part.memo for part in parts]),
-    )

@@ -53,8 +53,9 @@ class ShortPickle:
             events = events.take(np.concatenate([np.arange(first[k], last[k]) for k in met]))
             first, last = _stretches(events)
         self.events, self.first, self.last = events, first, last
-        before = np.cumsum(events.memo, dtype=np.int64) - events.memo
-        self.memo = before + np.repeat(self._way.memo, last - first)
+        self.memo = np.repeat(self._way.memo, last - first)  # … outside of stretches
+        self.memo += np.cumsum(events.memo, dtype=np.int64)
+        self.memo -= events.memo
 
     def load(self, wanted: Sequence[bytes]) -> tuple[Any, list[Any]]:
         """The object, without the events, and what the opcodes ``wanted`` get of the memo.
