@@ -79,14 +79,14 @@ def pair_events(events: Events, *, half: bool = False) -> Pairing:
     n = len(events)
     wanted = np.flatnonzero(events.action <= Action.FREE_COMPLETED)
     order = wanted[group_rows(events.addr[wanted])]
-    act = events.action[order].astype(np.int64)
+    act = events.action[order].view(np.int8)
     adr = events.addr[order]
     count = len(order)
     if count == 0:
         return _empty_pairing()
     first = np.ones(count, dtype=bool)
     first[1:] = adr[1:] != adr[:-1]
-    before = np.where(first, -1, np.concatenate(([-1], act[:-1])))
+    before = np.where(first, -1, np.concatenate((act[:1], act[:-1])))
     # A free that follows the same free or a later stage of it has no lifetime to end.
     stray = (act != Action.ALLOC) & (before >= act)
     if stray.any():

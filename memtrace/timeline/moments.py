@@ -52,12 +52,14 @@ class Moments:
     @cached_property
     def _placed(self) -> list[int | None]:
         """The moments of all marks."""
-        return [self._place(mark) for mark in self.marks()]
+        device, last = self._device, self.n
+        numbers = [row[device] if device < len(row) else -1 for row in self._marks.get("event", ())]
+        return [
+            min(number, last) if number >= 0 else self._place_by_time(mark)
+            for mark, number in enumerate(numbers)
+        ]
 
-    def _place(self, mark: int) -> int | None:
-        numbers = self._marks["event"][mark]
-        if self._device < len(numbers) and numbers[self._device] >= 0:
-            return self.at_event(int(numbers[self._device]))
+    def _place_by_time(self, mark: int) -> int | None:
         time_us = int(self._marks["time_ns"][mark]) // 1000
         # Before the ring's oldest event nothing can be placed: what lay there was dropped.
         if time_us <= 0 or self._times is None or (self._dropped and time_us < self._times[0]):
