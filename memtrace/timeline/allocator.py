@@ -111,17 +111,17 @@ class _Run:
         return at
 
     def _state(self) -> object:
-        """All that decides what the next steps do; None where that is more than the blocks."""
+        """All that decides what the next steps do, and what they count."""
         blocks = self.blocks
-        if self._waiting or blocks.open_end:
-            return None
         return (
             blocks.free.copy(),
             blocks.free_end.copy(),
             blocks.used.copy(),
             blocks.fixed.copy(),
             blocks.fixed_end.copy(),
+            blocks.open_end.copy(),
             blocks.misfits,
+            {address: b.exact for address, b in self._waiting.items()},
         )
 
     def go(self, begin: int, end: int) -> None:

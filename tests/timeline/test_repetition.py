@@ -57,12 +57,12 @@ def test_loops_equal_the_model(
 
 
 @settings(max_examples=100, deadline=None)
-@given(ANY_EVENTS, ANY_EVENTS, st.integers(3, 9), ANY_EVENTS, st.booleans())
+@given(ANY_EVENTS, ANY_EVENTS, st.integers(3, 9), ANY_EVENTS, st.booleans(), st.booleans())
 def test_broken_loops_are_the_same_either_way(
-    before: list[Any], turn: list[Any], turns: int, after: list[Any], half: bool
+    before: list[Any], turn: list[Any], turns: int, after: list[Any], half: bool, used: bool
 ) -> None:
     rows = events(*before, *turn * turns, *after)
-    some = segment(1 << 40, [("used", 512), ("pending", 1024), ("free", 2 * MIB)])
+    some = segment(1 << 40, [("used", 512), ("pending", 1024)] * used + [("free", 2 * MIB)])
 
     def blocks() -> allocator.Blocks:
         return replay_blocks(rows, start_from_segments([some]), Rules(), [some], half=half)
