@@ -140,4 +140,5 @@ def _read_layout(raw: bytes, at: int) -> Layout | None:
 
 def _masked(data: bytes, mask: bytearray) -> bytes:
     """``data`` with zeros where the mask has them, so that equal layouts are equal."""
-    return bytes(a & b for a, b in zip(data, mask, strict=True))
+    both = int.from_bytes(data, "little") & int.from_bytes(mask, "little")
+    return both.to_bytes(len(data), "little")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -55,8 +56,8 @@ class _Wanted:
                 kinds, kind = number_rows(column)
                 self.texts[place] = self._add([_get(number) for (number,) in kinds]), kind
         self.bodies = [_GETS.findall(body) for body in events.bodies]
+        self.tokens = list(dict.fromkeys(chain.from_iterable(self.bodies)))
         self._check_bodies(short)
-        self.tokens = list(dict.fromkeys(token for body in self.bodies for token in body))
         self.frames = self._add(self.tokens)
         self.keys, self.borrowers = _find_lists(short)
         lists = events.values.get(frames)
@@ -70,10 +71,8 @@ class _Wanted:
 
     def _check_bodies(self, short: ShortPickle) -> None:
         """Unsuited where a list gets what comes into the memo later."""
-        latest = [
-            max((int.from_bytes(token[1:], "little") for token in body), default=-1)
-            for body in self.bodies
-        ]
+        numbers = {token: int.from_bytes(token[1:], "little") for token in self.tokens}
+        latest = [max(map(numbers.__getitem__, body), default=-1) for body in self.bodies]
         own = np.flatnonzero(short.events.body >= 0)[::-1]
         first = np.zeros(len(latest), dtype=np.int64)
         first[short.events.body[own]] = short.memo[own]  # of several values, the last is kept
