@@ -97,7 +97,10 @@ def _copy(events: list[dict[str, Any]], later: int) -> list[dict[str, Any]]:
         frames = event["frames"]
         if id(frames) not in lists:
             lists[id(frames)] = list(frames)
-        copies.append(event | {"time_us": event["time_us"] + later, "frames": lists[id(frames)]})
+        copy = event | {"time_us": event["time_us"] + later, "frames": lists[id(frames)]}
+        # torch makes this text anew for each event, so that a pickle holds it as often.
+        copy["compile_context"] = "".join(list(event["compile_context"]))
+        copies.append(copy)
     return copies
 
 

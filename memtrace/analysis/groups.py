@@ -7,10 +7,10 @@ from typing import Literal
 
 import numpy as np
 
+from memtrace.distinct import number_rows
 from memtrace.snapshot.columns import Int32
 from memtrace.symbols import Attribution, Naming, Symbol
 from memtrace.symbols.categories import CATEGORIES
-from memtrace.symbols.distinct import number_rows
 from memtrace.symbols.kernels import layer_of, line_of
 from memtrace.timeline import Replay
 

@@ -13,10 +13,10 @@ import numpy as np
 
 from memtrace.analysis.groups import Dimension, key_of
 from memtrace.analysis.peak import SLACK, Subject
+from memtrace.distinct import number_rows
 from memtrace.snapshot.columns import Int32, Int64
 from memtrace.symbols import Attribution, Naming, Symbol
 from memtrace.symbols.categories import CATEGORIES
-from memtrace.symbols.distinct import number_rows
 from memtrace.symbols.sources import Sources
 from memtrace.symbols.stacks import Stacks
 from memtrace.symbols.table import short_path

@@ -14,6 +14,7 @@ from memtrace.analysis.groups import Dimension, group_lifetimes, key_of
 from memtrace.analysis.rows import Row, Side, sort_rows
 from memtrace.analysis.steps import Steps, measure_steps
 from memtrace.analysis.timed import GpuTime, add_times, measure_gpu, time_groups
+from memtrace.distinct import number_rows
 from memtrace.errors import MemtraceError
 from memtrace.snapshot.columns import Int64, Recording
 from memtrace.symbols import BLOCK_SLACK, Attribution, Naming, Symbol, attribute
@@ -205,7 +206,7 @@ def _present(
     lifetimes = run.lifetimes
     rows = np.flatnonzero((lifetimes.born < window.end) & (lifetimes.freed > window.begin))
     groups = group_lifetimes(run, attribution, by)
-    return frozenset(groups.symbols[row] for row in np.unique(groups.rows[rows]).tolist())
+    return frozenset(groups.symbols[row] for (row,) in number_rows(groups.rows[rows])[0])
 
 
 def name_live(

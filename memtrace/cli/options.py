@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -76,6 +77,8 @@ def load_subject(path: Path, window: str | None) -> Subject:
 
     with show_status(f"reading {path}"):
         recording = read(str(path))
+        # All of it stays to the end, so the collector need not look at it again and again.
+        gc.freeze()
         try:
             return open_subject(recording, window)
         except MemtraceError as error:

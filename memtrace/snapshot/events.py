@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
-from memtrace.snapshot.columns import Action, Events
+from memtrace.snapshot.columns import Action, Events, UInt8
 from memtrace.snapshot.stacks import StackInterner
 from memtrace.snapshot.validate import INT64, UINT64, Fault, integer
 
@@ -34,6 +35,18 @@ def no_events() -> Events:
 
 def read_events(trace: list[Any], place: str, stacks: StackInterner) -> Events:
     """The columns of one list of torch's TraceEntry dicts. Raises Fault at the first wrong one."""
+    columns, frames = read_columns(trace, place)
+    stack = stacks.number_all(frames, lambda k: f"{place}[{k}]")
+    return split_frees(replace(columns, stack=stack))
+
+
+def action_codes(names: Iterable[str]) -> UInt8:
+    """The code of each action; that of older torch's 'free' is for ``split_frees`` alone."""
+    return np.frombuffer(bytes(map(_CODES.__getitem__, names)), np.uint8)
+
+
+def read_columns(trace: list[Any], place: str) -> tuple[Events, Sequence[Any]]:
+    """The columns but for the stacks, which are all 0, and each event's frames as they are."""
 
     def at(k: int) -> str:
         return f"{place}[{k}]"
@@ -42,7 +55,7 @@ def read_events(trace: list[Any], place: str, stacks: StackInterner) -> Events:
     if not set(map(type, names)) <= {str}:
         k = next(k for k, name in enumerate(names) if type(name) is not str)
         raise Fault.of(f"{at(k)}.action", names[k], "a string")
-    action = np.frombuffer(bytes(map(_CODES.__getitem__, names)), np.uint8)
+    action = action_codes(names)
     nowhere = np.isin(action, [int(a) for a in _NOWHERE])
 
     addr = _column(trace, "addr", at, default=0, may_lack=nowhere)
@@ -58,15 +71,17 @@ def read_events(trace: list[Any], place: str, stacks: StackInterner) -> Events:
         size=_signed(size, "size", at, low=0),
         stream=_unsigned(stream, "stream", at),
         time_us=_signed(time_us, "time_us", at, low=-1),
-        stack=stacks.number_all(frames, at),
+        stack=np.zeros(len(trace), np.int32),
         device_free=_signed(free, "device_free", at, low=-1),
     )
-    return _split_frees(events) if (action == _BOTH).any() else events
+    return events, frames
 
 
-def _split_frees(events: Events) -> Events:
+def split_frees(events: Events) -> Events:
     """Two events for each of older torch's 'free'."""
     both = events.action == _BOTH
+    if not both.any():
+        return events
     rows = np.repeat(np.arange(len(events)), 1 + both)
     action = events.action[rows]
     first = np.flatnonzero(action == _BOTH)[::2]

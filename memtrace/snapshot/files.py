@@ -18,7 +18,7 @@ import zstandard
 
 from memtrace.errors import MemtraceError
 from memtrace.snapshot.plain import PlainPickler, simplify
-from memtrace.snapshot.unpickle import READS
+from memtrace.snapshot.walk import READS
 
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
@@ -49,15 +49,16 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
     """
     name = os.fspath(path)
     try:
-        with open(name, "rb") as stream:
-            head = stream.read(4)
+        # Unbuffered, since a buffer would add a copy of all of it.
+        with open(name, "rb", buffering=0) as stream:
+            head = stream.read(4) or b""
             stream.seek(0)
             if head.startswith(_GZIP):
-                raw = _gunzip(stream, name)
+                raw = _gunzip(cast(BinaryIO, stream), name)
             elif head == _ZSTD:
-                raw = _unzstd(stream, name)
+                raw = _unzstd(cast(BinaryIO, stream), name)
             else:
-                raw = stream.read()
+                raw = stream.readall()
     except OSError as error:
         raise _unreadable(name, error) from None
     except ValueError as error:  # a NUL in the name

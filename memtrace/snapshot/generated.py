@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _CACHE_FILE = re.compile(r"(?:^|/)(?:torchinductor_[^/]+|inductor_cache|torchinductor)/.*\.py$")
 _HASHED_FILE = re.compile(r"/(?P<folder>[a-z2-7]{2})/c(?P=folder)[a-z2-7]{20,}\.py$")
@@ -14,6 +15,7 @@ def is_thunder_file(filename: str) -> bool:
     return filename.startswith(_THUNDER)
 
 
+@lru_cache(maxsize=4096)  # asked of every frame of every stack
 def is_output_file(filename: str) -> bool:
     """Whether a file is Inductor's output: by its cache folder, or by its hashed name."""
     path = filename.replace("\\", "/")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 from memtrace.errors import MemtraceError
@@ -12,8 +13,10 @@ from memtrace.snapshot.files import read_bytes
 from memtrace.snapshot.meta import check_annotations, check_meta, check_settings, start_segments
 from memtrace.snapshot.segments import MOST_DEVICES, read_segments
 from memtrace.snapshot.stacks import StackInterner
-from memtrace.snapshot.unpickle import READS, load_plain, paused_gc
+from memtrace.snapshot.traces import load_in_bulk
+from memtrace.snapshot.unpickle import load_plain, paused_gc
 from memtrace.snapshot.validate import Fault, brief
+from memtrace.snapshot.walk import READS, Unsuited
 
 
 def read(path: str | os.PathLike[str]) -> Recording:
@@ -22,10 +25,16 @@ def read(path: str | os.PathLike[str]) -> Recording:
     Raises MemtraceError, one line naming the file, for whatever is wrong with it.
     """
     name = os.fspath(path)
+    raw = read_bytes(path)
     with paused_gc():
-        snapshot = load_plain(read_bytes(path), name)
         try:
-            return _recording(snapshot, name)
+            snapshot, traces = load_in_bulk(raw, name)
+            return _recording(snapshot, name, traces.read)
+        except (Unsuited, Fault, MemtraceError):
+            pass  # what is wrong, if anything, is found out by looking at every object
+        snapshot = load_plain(raw, name)
+        try:
+            return _recording(snapshot, name, read_events)
         except Fault as fault:
             raise MemtraceError(f"{name}: {fault}; {_ADVICE}") from None
         except MemoryError:
@@ -37,10 +46,13 @@ def read(path: str | os.PathLike[str]) -> Recording:
 _ADVICE = "the file is damaged or was not written by torch or memtrace: record it again"
 
 
-def _recording(snapshot: Any, path: str) -> Recording:
+_ReadEvents = Callable[[list[Any], str, StackInterner], Events]
+
+
+def _recording(snapshot: Any, path: str, read: _ReadEvents) -> Recording:
     snapshot = _as_snapshot(snapshot, path)
     stacks = StackInterner()
-    events = _read_traces(snapshot.get("device_traces"), stacks)
+    events = _read_traces(snapshot.get("device_traces"), stacks, read)
     segments = read_segments(snapshot.get("segments"), "segments", stacks)
     devices = max([len(events), *(segment.device + 1 for segment in segments)])
     settings = check_settings(snapshot.get("allocator_settings"))
@@ -86,7 +98,7 @@ def _as_snapshot(snapshot: Any, path: str) -> dict[str, Any]:
     raise MemtraceError(f"{path}: holds {what}, not a snapshot; {READS}")
 
 
-def _read_traces(traces: Any, stacks: StackInterner) -> tuple[Events, ...]:
+def _read_traces(traces: Any, stacks: StackInterner, read: _ReadEvents) -> tuple[Events, ...]:
     if traces is None:
         return ()
     if type(traces) is not list:
@@ -101,6 +113,4 @@ def _read_traces(traces: Any, stacks: StackInterner) -> tuple[Events, ...]:
         if trace and id(trace) in seen:
             raise Fault(f"device_traces[{d}] is the same list as an earlier one")
         seen.add(id(trace))
-    return tuple(
-        read_events(trace, f"device_traces[{d}]", stacks) for d, trace in enumerate(traces)
-    )
+    return tuple(read(trace, f"device_traces[{d}]", stacks) for d, trace in enumerate(traces))

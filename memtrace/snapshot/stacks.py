@@ -45,7 +45,7 @@ class StackInterner:
         # Backwards, so that the first of equal ids stays, for the message.
         where = dict(zip(reversed(ids), range(len(ids) - 1, -1, -1), strict=True))
         new = [k for key, k in where.items() if key not in known]
-        new.reverse()
+        new.sort()
         for begin in range(0, len(new), _CHUNK):
             self._number_some(lists, new[begin : begin + _CHUNK], place)
         return np.fromiter(map(known.__getitem__, ids), np.int32, len(ids))
@@ -80,16 +80,23 @@ class StackInterner:
             self._stack_by_id[id(frames)] = found
         return found
 
+    def number_new(self, frames: list[Any], place: str) -> int:
+        """The stack number of a list that need not live on."""
+        return self._number_list(frames, lambda _: place, 0)
+
     def _number_list(self, frames: Any, place: Place, row: int) -> int:
         if frames is None:
             return 0
         if type(frames) is not list:
             raise Fault.of(f"{place(row)}.frames", frames, "a list")
         numbers = self._frame_by_id
-        for k, frame in enumerate(frames):
-            if id(frame) not in numbers:
-                numbers[id(frame)] = self._number_frame(frame, f"{place(row)}.frames[{k}]")
-        stack = tuple(numbers[id(frame)] for frame in frames)
+        try:
+            stack = tuple(map(numbers.__getitem__, map(id, frames)))
+        except KeyError:
+            for k, frame in enumerate(frames):
+                if id(frame) not in numbers:
+                    numbers[id(frame)] = self._number_frame(frame, f"{place(row)}.frames[{k}]")
+            stack = tuple(map(numbers.__getitem__, map(id, frames)))
         return self._stacks.setdefault(stack, len(self._stacks))
 
     def _number_frame(self, frame: Any, place: str) -> int:

@@ -7,11 +7,17 @@ A pickle is a program, and three of its powers are taken away here:
    C unpickler allocate a table of 16 GB from nine bytes.
 3. To crash the interpreter: hashing a deeply nested tuple recurses in C with no check.
 
-For 2 and 3 the program is walked before it is run. A resource limit on the process would also do
-for 2, but it would hit the other threads of whoever imports memtrace, and exists only on Linux; a
-child process costs a start and a second copy. Walking opcode by opcode in Python is ten times
-slower than loading, so one regular expression swallows runs of harmless opcodes in C, and Python
-sees only the rest.
+For 2 and 3 the program is walked before it is run (walk.py). A resource limit on the process would
+also do for 2, but it would hit the other threads of whoever imports memtrace, and exists only on
+Linux; a child process costs a start and a second copy.
+
+What is run need not be all of the file. The events of a history, nearly all of it, are read from
+their bytes (bulk.py) and left out of the program (shorten.py). This gives the file no power more:
+reading bytes makes columns, whose size is bounded by the file's; what is left of the program is
+walked as before; and each event that is left out is known, byte by byte, to have pushed one dict
+and filled so many places of the memo, which is what stands in its place does too. Whatever does
+not fit this picture, and whatever goes wrong in it, leads to the whole program being walked and run
+instead, so what is refused, and in which words, is the same.
 """
 
 from __future__ import annotations
@@ -19,35 +25,12 @@ from __future__ import annotations
 import gc
 import io
 import pickle
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import Any, BinaryIO, NoReturn
 
 from memtrace.errors import MemtraceError
-
-READS = "memtrace reads captures and torch.cuda.memory snapshots"
-
-# Tuples of anything but two small integers, and sets. Real files hold a few thousand. A nesting
-# of 100,000 tuples hashes within the usual 8 MB of stack, so this many can never overflow it.
-_MOST_NESTABLE = 50_000
-# An empty dict is one byte in the file and 64 in memory. Real files hold one container in 20 bytes
-# or more; small files may do as they like.
-_MANY_CONTAINERS = 16_000_000
-
-_LINE = frozenset(b"ILFSVgp")  # operand up to a newline
-_NESTABLE = frozenset(b"t\x85\x86\x87\x8f\x90\x91")
-_LOOKUP = frozenset(b"c\x93iPQ")  # the unpickler below always raises there
-_OBJECT = frozenset(b"Rbo\x81\x92\x82\x83\x84\x97\x98")
-_BARE = frozenset(b"ld")
-# Opcode → width of the length in front of its bytes.
-_COUNTED = {
-    0x8C: 1, 0x58: 4, 0x8D: 8,  # SHORT_BINUNICODE, BINUNICODE, BINUNICODE8
-    0x43: 1, 0x42: 4, 0x8E: 8, 0x96: 8,  # SHORT_BINBYTES, BINBYTES, BINBYTES8, BYTEARRAY8
-    0x55: 1, 0x54: 4,  # SHORT_BINSTRING, BINSTRING
-    0x8A: 1, 0x8B: 4,  # LONG1, LONG4
-}  # fmt: skip
+from memtrace.snapshot.walk import READS, walk
 
 
 class _OneFrame:
@@ -102,19 +85,31 @@ def load_plain(data: bytes | BinaryIO, path: str) -> Any:
     """
     try:
         raw = data if isinstance(data, bytes) else data.read()
+        walk(raw, path)
+    except MemtraceError:
+        raise
+    except Exception as error:
+        raise _damaged(error, path) from None
+    return run_plain(raw, path)
+
+
+def run_plain(raw: bytes, path: str) -> Any:
+    """The object in a pickle that has been walked. Raises MemtraceError."""
+    try:
         with paused_gc():
-            _walk(raw, path)
             return _PlainUnpickler(_OneFrame(raw), path).load()
     except MemtraceError:
         raise
-    except MemoryError:
-        raise MemtraceError(
-            f"{path}: too large for this machine's memory; use one with more"
-        ) from None
     except Exception as error:
         # The unpickler raises nearly every built-in exception on damaged data.
-        what = " ".join(f"{type(error).__name__}: {error}".split())[:120]
-        raise MemtraceError(f"{path}: damaged pickle ({what}); record or copy it again") from None
+        raise _damaged(error, path) from None
+
+
+def _damaged(error: Exception, path: str) -> MemtraceError:
+    if isinstance(error, MemoryError):
+        return MemtraceError(f"{path}: too large for this machine's memory; use one with more")
+    what = " ".join(f"{type(error).__name__}: {error}".split())[:120]
+    return MemtraceError(f"{path}: damaged pickle ({what}); record or copy it again")
 
 
 @contextmanager
@@ -127,106 +122,6 @@ def paused_gc() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
-
-
-def _walk(raw: bytes, path: str) -> None:
-    """Refuse a pickle that would take too much memory or crash; see the module's docstring.
-
-    Every opcode is seen with its operand, as the unpickler will see it, up to STOP or to the first
-    that looks something up, where the unpickler is sure to raise.
-    """
-    containers = raw.count(b"}") + raw.count(b"]") if len(raw) > _MANY_CONTAINERS else 0
-    if containers > max(_MANY_CONTAINERS, len(raw) // 4):
-        raise MemtraceError(
-            f"{path}: {containers} empty containers, which no snapshot has; {READS}"
-        )
-    harmless = _harmless(len(raw)).match
-    pos = nestable = 0
-    size = len(raw)
-    while True:
-        if pos < size and (found := harmless(raw, pos)):
-            pos = found.end()
-        if pos >= size:
-            raise _truncated(path)
-        op = raw[pos]
-        if width := _COUNTED.get(op):
-            pos += 1 + width + int.from_bytes(raw[pos + 1 : pos + 1 + width], "little")
-        elif op in _LINE:
-            end = raw.find(b"\n", pos)
-            if end < 0:
-                raise _truncated(path)
-            if op == 0x70 and not 0 <= int(raw[pos + 1 : end]) <= pos:
-                raise _bomb(path)
-            pos = end + 1
-        elif op in _BARE:
-            pos += 1
-        elif op in _NESTABLE:
-            pos += 1
-            nestable += 1
-            if nestable > _MOST_NESTABLE:
-                raise MemtraceError(f"{path}: more tuples than any snapshot has; {READS}")
-        elif op == 0x2E or op in _LOOKUP:
-            return
-        elif op in _OBJECT:
-            raise MemtraceError(
-                f"{path}: builds Python objects, which plain snapshots never do; {READS}"
-            )
-        elif op == 0x72 and pos + 5 <= size:
-            raise _bomb(path)
-        elif op in b"hqKMJjrG\x80\x95":
-            raise _truncated(path)  # the operand is cut off
-        else:
-            raise MemtraceError(
-                f"{path}: damaged, or not a pickle (byte {pos} is 0x{op:02x}); {READS}"
-            )
-
-
-@lru_cache(maxsize=8)
-def _harmless_for(top: int, wide: bool) -> re.Pattern[bytes]:
-    memo = b"[\\x00-\\x%02x]" % top
-    counted = b"|".join(b"\\x%02x%s" % (n, b"." * n) for n in range(41))
-    longs = b"|".join(b"\\x%02x%s" % (n, b"." * n) for n in (6, 7, 5, 4, 3, 2, 1, 0, 8))
-    return re.compile(
-        b"(?s)(?:"
-        + b"|".join(
-            (
-                b"j....j....j....j....",  # stacks are mostly these
-                b"j....",
-                b"h.",
-                b"[]\\x94}(aues)N\\x88\\x890]",
-                b"K.K.\\x86",  # (0, 0), the pool of every event in newer files
-                b"K.",
-                b"\\x8a(?:" + longs + b")",
-                b"J....|M..",
-                b"\\x8c(?:" + counted + b")",
-                b"r..." + memo if wide else b"r.." + memo + b"\\x00",
-                b"q.|G.{8}|\\x95.{8}|\\x80.|[12]",
-            )
-        )
-        + b")*+"
-    )
-
-
-def _harmless(size: int) -> re.Pattern[bytes]:
-    """Runs of opcodes that can do no harm in a pickle of ``size`` bytes.
-
-    LONG_BINPUT is among them with an operand of at most ``size``, rounded up to the next 64 KiB (or
-    16 MiB): whoever numbers the memo from 0 needs no more, and its table stays 16 times that.
-    """
-    wide = size >> 16 > 0xFF
-    return _harmless_for(min(size >> 24, 0xFF) if wide else size >> 16, wide)
-
-
-def _truncated(path: str) -> MemtraceError:
-    return MemtraceError(
-        f"{path}: truncated, the end of the pickle is missing; record or copy it again"
-    )
-
-
-def _bomb(path: str) -> MemtraceError:
-    return MemtraceError(
-        f"{path}: asks for memory out of all proportion to its size; do not trust it"
-    )
 
 
 def _hint(name: str) -> str:

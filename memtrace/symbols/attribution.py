@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from memtrace.distinct import Interner, number_rows
 from memtrace.snapshot.columns import Frame, Int32, Recording
 from memtrace.snapshot.generated import is_output_file
 from memtrace.symbols import eager, inductor, thunder
 from memtrace.symbols.categories import Categories
-from memtrace.symbols.distinct import Interner, number_rows
 from memtrace.symbols.inputs import find_inputs
 from memtrace.symbols.operators import FoundOperators, find_operators
 from memtrace.symbols.owners import carry_owned, find_owned, name_owned

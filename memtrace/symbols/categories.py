@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from memtrace.distinct import number_rows
 from memtrace.snapshot.columns import Int32, Int64, UInt8
 from memtrace.snapshot.generated import is_output_file
 from memtrace.symbols import thunder
-from memtrace.symbols.distinct import number_rows
 from memtrace.symbols.stacks import Stacks
 from memtrace.symbols.table import WORKSPACE, Naming
 from memtrace.timeline import Replay, Window

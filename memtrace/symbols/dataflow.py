@@ -76,20 +76,21 @@ def find_places(
     a trace with names of its own, but for its arguments: ``outside`` are the places of those.
     """
     places: dict[str, Place] = {}
+    known = ChainMap(places, dict(outside or {}))
     saved = frozenset(outside or ())
     order = {"forward": 0, "backward": 1}
     for trace in sorted(traces, key=lambda t: order.get(t["phase"], 2)):
         forward = set(saved | frozenset(places))
         for symbol in trace["symbols"]:
             for operation in symbol["inside"] or [symbol]:
-                _place(operation, places, outside or {}, forward, origin)
+                _place(operation, places, known, forward, origin)
     return places
 
 
 def _place(
     operation: Mapping[str, Any],
     places: dict[str, Place],
-    outside: Mapping[str, Place],
+    known: Mapping[str, Place],
     forward: set[str],
     origin: Callable[[str], Place],
 ) -> None:
@@ -100,7 +101,7 @@ def _place(
         return
     place = origin(operation["origin"]) if operation["origin"] else NOWHERE
     if place == NOWHERE:
-        place = _inherit(operation["args"], ChainMap(places, dict(outside)), forward)
+        place = _inherit(operation["args"], known, forward)
     if place != NOWHERE:
         for name in outputs:
             places.setdefault(name, place)

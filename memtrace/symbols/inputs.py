@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from memtrace.symbols.owners import members_of
 from memtrace.symbols.statements import Tensor
 from memtrace.timeline import Replay, Window
 
@@ -21,6 +22,6 @@ def find_inputs(
     """Whether each lifetime is an input; shape (lifetimes,). ``windows`` are the iterations."""
     lifetimes = replay.lifetimes
     found = np.isin(lifetimes.requested, [t.bytes for t in inputs]) & (lifetimes.born >= 0)
-    for window in windows:
-        found &= (lifetimes.born < window.begin) | (lifetimes.born >= window.end)
+    for first, last in members_of(lifetimes.born, windows):
+        found[first:last] = False
     return found

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from memtrace.distinct import Interner
 from memtrace.snapshot.columns import Frame, Int32, Int64, Recording
 from memtrace.snapshot.generated import is_generated, is_output_file
 from memtrace.symbols import eager, inductor, thunder
-from memtrace.symbols.distinct import Interner
 from memtrace.symbols.filled import Filled
 from memtrace.symbols.launches import find_launches
 from memtrace.symbols.operators import forward_frames

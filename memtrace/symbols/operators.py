@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from memtrace.distinct import number_rows
 from memtrace.snapshot.columns import Frame, Int32, Int64, Recording
 from memtrace.symbols.alignment import Aligner
-from memtrace.symbols.distinct import number_rows
 from memtrace.symbols.owners import members_of
 from memtrace.symbols.profiled import Operators, match_memory
 from memtrace.symbols.stacks import Operator, Stacks

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from memtrace.distinct import number_rows
 from memtrace.snapshot.columns import Int32, Int64, Recording, UInt64
 from memtrace.symbols.alignment import Aligner
-from memtrace.symbols.distinct import number_rows
 from memtrace.symbols.statements import Tensor
 from memtrace.symbols.table import NOT_NAMED, Naming, Symbol
 from memtrace.timeline import Replay, Window
@@ -102,7 +103,7 @@ def carry_owned(
     return carried
 
 
-def members_of(born: Int64, windows: list[Window]) -> list[tuple[int, int]]:
+def members_of(born: Int64, windows: Sequence[Window]) -> list[tuple[int, int]]:
     """The lifetimes born in each window, as the first and the one past the last.
 
     ``born`` of all lifetimes is in order.

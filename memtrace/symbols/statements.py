@@ -141,7 +141,11 @@ def parse_source(filename: str, text: str) -> Source:
     """Reads ``text`` line by line; lines that are no statement are passed over."""
     source = Source(filename, {}, {}, {}, {}, {}, {}, {}, {}, {})
     origin: tuple[str, int] | None = None
+    quoted = False  # within the text of a kernel, which is another program
     for number, line in enumerate(text.split("\n"), start=1):
+        if quoted:
+            quoted = line.count("'''") % 2 == 0
+            continue
         for found in _TYPE.finditer(line):
             shape = _shape(found["shape"])
             dtype = THUNDER_DTYPES.get(found["dtype"], found["dtype"])
@@ -160,6 +164,7 @@ def parse_source(filename: str, text: str) -> Source:
             source.makers.setdefault(name, statement)
         _follow_buffers(statement, source)
         origin = None
+        quoted = line.count("'''") % 2 == 1
     return source
 
 

@@ -54,7 +54,11 @@ def name_stack(frames: Sequence[Frame], sources: Sources, kept: bool = False) ->
 
     ``kept`` says that the allocation outlives the call of Inductor's file in it.
     """
-    found = [(k, match) for k, frame in enumerate(frames) if (match := _FILE.match(frame.filename))]
+    found = [
+        (k, match)
+        for k, frame in enumerate(frames)
+        if frame.filename.startswith("thunder.") and (match := _FILE.match(frame.filename))
+    ]
     executed = next((k for k, match in found if match["function"] != _REGION), None)
     if executed is None:
         return None

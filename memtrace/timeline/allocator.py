@@ -15,6 +15,7 @@ import numpy as np
 
 from memtrace.snapshot.columns import Action, Events, Int64, Segment
 from memtrace.timeline.blockmap import BlockMap
+from memtrace.timeline.repetition import Repetition, find_repetitions
 from memtrace.timeline.rules import SMALL_SIZE, Rules
 from memtrace.timeline.start import Start
 
@@ -54,76 +55,144 @@ def replay_blocks(
 
     ``half``: the history has no free_completed events, and a free is complete when requested.
     """
-    n = len(events)
-    sizes = [-1] * n
-    blocks = BlockMap(start)
-    free, free_end, used, open_end = blocks.free, blocks.free_end, blocks.used, blocks.open_end
-    start_sizes: dict[int, int] = {}
-    waiting = {a: b for a, b in start.blocks.items() if a in used}
-    rounding, splits, plain = rules.round, rules.splits, rules.plain
-    finish = _REQUESTED if half else _COMPLETED
-    actions = events.action.tolist()
-    addresses = events.addr.tolist()
-    requests = events.size.tolist()
-    for k in range(n):
-        action = actions[k]
-        address = addresses[k]
-        if action == _ALLOC:
-            if address in used:  # a broken file: the old one ends here
-                blocks.release(address, used.pop(address))
+    run = _Run(events, start, rules, _REQUESTED if half else _COMPLETED)
+    at = 0
+    for repetition in run.repetitions():
+        run.go(at, repetition.begin)
+        at = run.go_round(repetition)
+    run.go(at, run.count)
+    sizes = np.full(len(events), -1, dtype=np.int64)
+    sizes[run.allocs] = run.allocated
+    mismatches, disproved = _compare(run.blocks, end_segments)
+    return Blocks(sizes, run.sizes_at_start(), run.blocks.misfits, mismatches, disproved)
+
+
+class _Run:
+    """A replay under way. Its steps are the events that move blocks, ``count`` of them.
+
+    ``allocs`` are the allocs' numbers among all events, ``allocated`` the block sizes of those gone
+    through.
+    """
+
+    def __init__(self, events: Events, start: Start, rules: Rules, finish: int) -> None:
+        self.blocks = BlockMap(start)
+        self._start = start
+        self._start_sizes: dict[int, int] = {}
+        self._waiting = {a: b for a, b in start.blocks.items() if a in self.blocks.used}
+        self._finish = finish
+        is_alloc = events.action == _ALLOC
+        moves = is_alloc | (events.action == finish)
+        moves |= (events.action > _COMPLETED) & (events.action <= Action.SEGMENT_UNMAP)
+        self.allocs = np.flatnonzero(is_alloc)
+        size, least = _split_rules(events, rules, self.allocs)
+        self._columns = (events.action[moves], events.addr[moves], size[moves], least[moves])
+        self.count = len(self._columns[0])
+        self.allocated: list[int] = []
+
+    def repetitions(self) -> list[Repetition]:
+        return find_repetitions(*self._columns)
+
+    def go_round(self, repetition: Repetition) -> int:
+        """Goes through a repetition until a turn ends as it began; the other turns do the same.
+
+        Returns the step at which the last whole turn ends.
+        """
+        at, end, period = repetition
+        turns = (end - at) // period
+        for turn in range(1, turns + 1):
+            # Ever more rarely, since looking costs as much as there are blocks.
+            before = self._state() if turn & (turn - 1) == 0 else None
+            done = len(self.allocated)
+            self.go(at, at + period)
+            at += period
+            if before is not None and before == self._state():
+                self.allocated += self.allocated[done:] * (turns - turn)
+                return at + (turns - turn) * period
+        return at
+
+    def _state(self) -> object:
+        """All that decides what the next steps do, and what they count."""
+        blocks = self.blocks
+        return (
+            blocks.free.copy(),
+            blocks.free_end.copy(),
+            blocks.used.copy(),
+            blocks.fixed.copy(),
+            blocks.fixed_end.copy(),
+            blocks.open_end.copy(),
+            blocks.misfits,
+            {address: b.exact for address, b in self._waiting.items()},
+        )
+
+    def go(self, begin: int, end: int) -> None:
+        """Goes through the steps from ``begin`` to ``end``, not included."""
+        blocks, waiting, start_sizes = self.blocks, self._waiting, self._start_sizes
+        free, free_end, used, open_end = blocks.free, blocks.free_end, blocks.used, blocks.open_end
+        allocated, finish, release = self.allocated, self._finish, blocks.release
+        steps = zip(*(column[begin:end].tolist() for column in self._columns), strict=True)
+        for action, address, size, least in steps:
+            if action == _ALLOC:
+                if address in used:  # a broken file: the old one ends here
+                    release(address, used.pop(address))
+                    if address in waiting:
+                        known = _known(waiting.pop(address).exact, self._start, address)
+                        start_sizes[address] = known
+                room = free.get(address)
+                if room is None:
+                    room = blocks.carve(address, size)
+                elif open_end:
+                    open_end_at = open_end.pop(address, None)
+                    if open_end_at is not None and open_end_at in waiting:
+                        waiting[open_end_at].exact = True
+                if room < size:
+                    blocks.misfits += 1
+                    allocated.append(-1)
+                    continue
+                del free[address]
+                rest = room - size
+                if rest >= least:
+                    free[address + size] = rest
+                    free_end[address + room] = address + size
+                    room = size
+                else:
+                    free_end.pop(address + room, None)
+                used[address] = room
+                allocated.append(room)
+            elif action == finish:
+                block = used.pop(address, None)
+                if block is None:
+                    blocks.misfits += 1
+                    continue
                 if address in waiting:
-                    start_sizes[address] = _known(waiting.pop(address).exact, start, address)
-            wanted = requests[k]
-            # Inlined for speed: rounding up to 512 is nearly always the whole rule.
-            rounded = (wanted + 511 & -512 or 512) if plain else rounding(wanted)
-            room = free.get(address)
-            if room is None:
-                room = blocks.carve(address, rounded)
-            elif open_end:
-                open_end_at = open_end.pop(address, None)
-                if open_end_at is not None and open_end_at in waiting:
-                    waiting[open_end_at].exact = True
-            if room < rounded:
-                blocks.misfits += 1
-                continue
-            rest = room - rounded
-            del free[address]
-            if rest and (
-                splits(rounded, rest)
-                or (
-                    # A checkpointed pool is restored block by block, splitting at exact sizes
-                    # (setSegmentStateToCheckpoint): the next alloc then lies in the remainder.
-                    rounded > SMALL_SIZE
-                    and k + 1 < n
-                    and actions[k + 1] == _ALLOC
-                    and addresses[k + 1] == address + rounded
-                )
-            ):
-                free[address + rounded] = rest
-                free_end[address + room] = address + rounded
-                room = rounded
+                    b = waiting.pop(address)
+                    open_end.pop(address + block, None)
+                    start_sizes[address] = block if b.exact or block > b.size else -1
+                release(address, block)
             else:
-                free_end.pop(address + room, None)
-            used[address] = room
-            sizes[k] = room
-        elif action == finish:
-            size = used.pop(address, None)
-            if size is None:
-                blocks.misfits += 1
-                continue
-            if address in waiting:
-                b = waiting.pop(address)
-                open_end.pop(address + size, None)
-                start_sizes[address] = size if b.exact or size > b.size else -1
-            blocks.release(address, size)
-        elif _COMPLETED < action <= Action.SEGMENT_UNMAP:
-            blocks.segment_event(action, address, requests[k])
-    for address, b in waiting.items():
-        start_sizes[address] = used[address] if b.exact or used[address] > b.size else -1
-    mismatches, disproved = _compare(blocks, end_segments)
-    return Blocks(
-        np.array(sizes, dtype=np.int64), start_sizes, blocks.misfits, mismatches, disproved
-    )
+                blocks.segment_event(action, address, size)
+
+    def sizes_at_start(self) -> dict[int, int]:
+        """The sizes of the blocks in use at the start, once all steps have been gone through."""
+        used = self.blocks.used
+        for address, b in self._waiting.items():
+            known = b.exact or used[address] > b.size
+            self._start_sizes[address] = used[address] if known else -1
+        return self._start_sizes
+
+
+def _split_rules(events: Events, rules: Rules, allocs: Int64) -> tuple[Int64, Int64]:
+    """The events' sizes, rounded for allocs, and what is split off a free block at least."""
+    size = events.size.copy()
+    size[allocs] = rules.round_all(size[allocs])
+    least = np.zeros_like(size)
+    least[allocs] = rules.least_splits(size[allocs])
+    # A checkpointed pool is restored block by block, splitting at exact sizes
+    # (setSegmentStateToCheckpoint): the next alloc then lies in the remainder.
+    following = allocs[:-1][events.action[allocs[:-1] + 1] == _ALLOC]
+    behind = events.addr[following] + size[following].astype(np.uint64)
+    adjacent = (size[following] > SMALL_SIZE) & (events.addr[following + 1] == behind)
+    least[following[adjacent]] = 1
+    return size, least
 
 
 def _known(exact: bool, start: Start, address: int) -> int:

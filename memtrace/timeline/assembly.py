@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -34,12 +35,9 @@ def assemble(
     n = len(events)
     born_here = pairing.born >= 0
     split = int((~born_here).sum())  # rows before are those not seen allocated
-    first_alloc: dict[int, int] = {}
-    seen_first = pairing.address[split:].tolist()
-    for address, k in zip(reversed(seen_first), pairing.born[split:][::-1].tolist(), strict=True):
-        first_alloc[address] = k
     row_of = {a: i for i, a in enumerate(pairing.address[:split].tolist())}
     known = {} if cpu else start.blocks
+    first_alloc = _first_allocs(pairing, split, known.keys() - row_of.keys())
     early: list[tuple[int, ...]] = []
     lost = 0
     for address in sorted(set(known) | set(row_of)):
@@ -73,7 +71,7 @@ def assemble(
         early = [
             (a, r, -1 if _inside(a, blocks.disproved) else b, *rest) for a, r, b, *rest in early
         ]
-        wrong = [_inside(a, blocks.disproved) for a in seen_first]
+        wrong = [_inside(a, blocks.disproved) for a in pairing.address[split:].tolist()]
         late_sizes = np.where(np.array(wrong, dtype=bool), -1, late_sizes)
     columns = list(zip(*early, strict=True)) if early else [()] * 8
 
@@ -92,6 +90,18 @@ def assemble(
         freed=join(columns[6], pairing.freed[split:], np.int64),
         completed=join(columns[7], pairing.completed[split:], np.int64),
     )
+
+
+def _first_allocs(pairing: Pairing, split: int, addresses: Iterable[int]) -> dict[int, int]:
+    """The event of the first alloc (from row ``split`` on) at each of some addresses, if any."""
+    wanted = np.array(sorted(addresses), dtype=np.uint64)
+    if not len(wanted):
+        return {}
+    late = pairing.address[split:]
+    place = np.minimum(np.searchsorted(wanted, late), len(wanted) - 1)
+    rows = np.flatnonzero(wanted[place] == late)[::-1]
+    # Backwards, so that of several the first stays.
+    return dict(zip(late[rows].tolist(), pairing.born[split:][rows].tolist(), strict=True))
 
 
 def _inside(address: int, ranges: tuple[tuple[int, int], ...]) -> bool:

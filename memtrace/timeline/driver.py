@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 from memtrace.snapshot.columns import Int64, Recording
 from memtrace.snapshot.format import STAT_FIELDS
@@ -10,6 +13,7 @@ from memtrace.timeline.moments import Moments
 from memtrace.timeline.replay import Replay, device_meta
 
 _NAMES = ("allocated", "requested", "reserved")
+_FIELDS = [tuple(field.split("_bytes.")) for field in STAT_FIELDS]
 
 
 class Check(NamedTuple):
@@ -40,22 +44,20 @@ def reconcile(recording: Recording, replay: Replay) -> list[Check]:
     moments = Moments(recording, replay)
     device = device_meta(recording, replay.device) or {}
     from_nothing = device.get("start_events") == 0 and replay.dropped <= 0
-    peaks = {name: _PeakSince(_total(replay, name), from_nothing) for name in _NAMES}
+    placed = [moments.at_mark(mark) for mark in moments.marks()]
+    peaks = {name: _PeakSince(_total(replay, name), from_nothing, placed) for name in _NAMES}
     checks = []
     for entry in device.get("peaks") or []:
         begin, end = moments.at_event(entry["begin"]), moments.at_event(entry["end"])
         for name in _NAMES:
             what = f"{name} peak ({entry['why']})"
             checks.append(_compare(what, int(entry[name]), _total(replay, name), begin, end))
-    for mark in moments.marks():
-        moment = moments.at_mark(mark)
+    for mark, moment in enumerate(placed):
         where = " ".join(x for x in (moments.kind(mark), moments.edge(mark)) if x)
         reset = moments.kind(mark) == "peak_reset"
         for stretch in peaks.values():
-            stretch.extend(moment, reset)
-        for field, value in zip(STAT_FIELDS, moments.stats(mark), strict=False):
-            counter, _, which = field.partition(".")
-            name = counter.removesuffix("_bytes")
+            stretch.extend(mark, reset)
+        for (name, which), value in zip(_FIELDS, moments.stats(mark), strict=False):
             if which == "current":
                 what = f"{name} at mark {mark} ({where})"
                 checks.append(_compare(what, value, peaks[name].total, moment, moment))
@@ -66,25 +68,33 @@ def reconcile(recording: Recording, replay: Replay) -> list[Check]:
 
 
 class _PeakSince:
-    """The replayed peak since the driver's statistics were last reset, mark by mark."""
+    """The replayed peak since the driver's statistics were last reset, mark by mark.
 
-    def __init__(self, total: Int64 | None, from_nothing: bool) -> None:
+    ``placed`` are the moments of all marks, None for those that have no place.
+    """
+
+    def __init__(
+        self, total: Int64 | None, from_nothing: bool, placed: Sequence[int | None]
+    ) -> None:
         self.total = total
+        self._placed = placed
+        self._between = None if total is None else _peaks_between(total, placed)
         # Known from the first event on where that is the first of all: no reset came before.
         self._begin: int | None = 0 if from_nothing else None
         self._end: int | None = self._begin
         self._peak = -1
 
-    def extend(self, moment: int | None, reset: bool) -> None:
+    def extend(self, mark: int, reset: bool) -> None:
         """Go on to a mark; from a reset, or after a mark that has no place, begin anew."""
+        moment = self._placed[mark]
         if reset or moment is None or self._end is None or moment < self._end:
             self._begin = self._end = moment if reset else None
             self._peak = -1
             return
-        if self.total is not None:
-            stretch = self.total[self._end : moment + 1]
-            known = _all_known(stretch) and (self._peak >= 0 or self._end == self._begin)
-            self._peak = max(self._peak, int(stretch.max())) if known else -1
+        if self._between is not None:
+            peak = self._between[mark]
+            known = peak >= 0 and (self._peak >= 0 or self._end == self._begin)
+            self._peak = max(self._peak, peak) if known else -1
             if not known:
                 self._begin = None
         self._end = moment
@@ -96,14 +106,34 @@ class _PeakSince:
         return Check(what, driver, self._peak, self._begin, self._end)
 
 
+def _peaks_between(total: Int64, placed: Sequence[int | None]) -> list[int]:
+    """The greatest total from the mark before (the beginning) to each mark, both included.
+
+    -1 where one of the totals is unknown, or where the marks have no place or are out of order.
+    """
+    ends = np.array([-1 if moment is None else moment for moment in placed], dtype=np.int64)
+    begins = np.concatenate(([0], ends[:-1]))
+    peaks = np.full(len(ends), -1, dtype=np.int64)
+    good = np.flatnonzero((begins >= 0) & (begins <= ends) & (ends < len(total)))
+    if len(good):
+        # Every second of the stretches that reduceat makes is one from begin to end; what lies
+        # behind the last total is never the greatest nor the least of one.
+        bounds = np.stack((begins[good], ends[good] + 1), axis=1).reshape(-1)
+        padded = np.append(total, total[-1])
+        known = np.minimum.reduceat(padded, bounds)[::2] >= 0
+        peaks[good] = np.where(known, np.maximum.reduceat(padded, bounds)[::2], -1)
+    return peaks.tolist()
+
+
 def _compare(
     what: str, driver: int, total: Int64 | None, begin: int | None, end: int | None
 ) -> Check:
     """The driver's figure against the greatest total between two moments, where both are known."""
     replayed = None
     if total is not None and begin is not None and end is not None and begin <= end:
-        stretch = total[begin : end + 1]
-        if _all_known(stretch):
+        if begin == end:  # at a mark, of which there are many
+            replayed = int(total[begin]) if total[begin] >= 0 else None
+        elif _all_known(stretch := total[begin : end + 1]):
             replayed = int(stretch.max())
     return Check(what, driver, replayed, -1 if begin is None else begin, -1 if end is None else end)
 
@@ -115,8 +145,9 @@ def driver_peak(checks: list[Check], name: str, begin: int, end: int) -> int | N
     such.
     """
     longest: dict[int, Check] = {}
+    peaks = f"{name} peak"
     for check in checks:
-        if check.what.startswith(f"{name} peak") and check.begin >= 0 and check.end <= end:
+        if check.what.startswith(peaks) and check.begin >= 0 and check.end <= end:
             known = longest.get(check.begin)
             if known is None or check.end > known.end:
                 longest[check.begin] = check
@@ -134,8 +165,8 @@ def driver_peak(checks: list[Check], name: str, begin: int, end: int) -> int | N
 
 def reconciled(checks: list[Check]) -> bool | None:
     """Whether all figures that can be compared agree; None where none can."""
-    results = [c.agrees for c in checks if c.agrees is not None]
-    return all(results) if results else None
+    results = {check.agrees for check in checks} - {None}
+    return False not in results if results else None
 
 
 def _all_known(totals: Int64) -> bool:

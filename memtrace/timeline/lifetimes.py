@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from memtrace.distinct import group_rows
 from memtrace.snapshot.columns import Action, Events, Int32, Int64, UInt64
 
 
@@ -72,20 +73,20 @@ def pair_events(events: Events, *, half: bool = False) -> Pairing:
 
     ``half`` tells that the history has no free_completed events though blocks did become free.
 
-    Vectorised: events are sorted by address (stably, so in time within one address), and a
-    lifetime begins at each alloc, or at the first free of an address.
+    Vectorised: events are grouped by address (in time within one), and a lifetime begins at each
+    alloc, or at the first free of an address.
     """
     n = len(events)
     wanted = np.flatnonzero(events.action <= Action.FREE_COMPLETED)
-    order = wanted[np.argsort(events.addr[wanted], kind="stable")]
-    act = events.action[order].astype(np.int64)
+    order = wanted[group_rows(events.addr[wanted])]
+    act = events.action[order].view(np.int8)
     adr = events.addr[order]
     count = len(order)
     if count == 0:
         return _empty_pairing()
     first = np.ones(count, dtype=bool)
     first[1:] = adr[1:] != adr[:-1]
-    before = np.where(first, -1, np.concatenate(([-1], act[:-1])))
+    before = np.where(first, -1, np.concatenate((act[:1], act[:-1])))
     # A free that follows the same free or a later stage of it has no lifetime to end.
     stray = (act != Action.ALLOC) & (before >= act)
     if stray.any():
@@ -139,7 +140,7 @@ def pair_events(events: Events, *, half: bool = False) -> Pairing:
     completed = np.where(over, stop, completed)
     freed = np.minimum(freed, completed)
     source = order[head]
-    by_birth = np.lexsort((adr[head], born))
+    by_birth = _order(born, adr[head], n)
     return Pairing(
         address=adr[head][by_birth],
         requested=events.size[source][by_birth],
@@ -155,6 +156,18 @@ def pair_events(events: Events, *, half: bool = False) -> Pairing:
         half=half,
         single=single,
     )
+
+
+def _order(born: Int64, address: UInt64, n: int) -> Int64:
+    """Rows in order of birth, those born before the recording first, by address.
+
+    No two are born at one event, so that each row can be put in its place.
+    """
+    before = np.flatnonzero(born < 0)
+    here = np.flatnonzero(born >= 0)
+    rows = np.full(n, -1, dtype=np.int64)
+    rows[born[here]] = here
+    return np.concatenate((before[np.argsort(address[before])], rows[rows >= 0]))
 
 
 def _only(events: Events, kept: Int64) -> Events:

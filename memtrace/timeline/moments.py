@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,15 +21,19 @@ class Moments:
         self._device = replay.device
         self._dropped = replay.dropped > 0
         self.n = replay.n_events
-        events: Events | None = None
+        self._events: Events | None = None
         if self._device < len(recording.events):
-            events = recording.events[self._device]
-        timed = events is not None and len(events) > 0 and bool((events.time_us >= 0).all())
-        # Clocks of several threads can differ by a little: a running maximum keeps the order.
-        self._times: Int64 | None = (
-            np.maximum.accumulate(events.time_us) if timed and events is not None else None
-        )
+            self._events = recording.events[self._device]
         self._marks: dict[str, Any] = (recording.meta or {}).get("marks") or {}
+
+    @cached_property
+    def _times(self) -> Int64 | None:
+        """The events' times, None where not all have one."""
+        if self._events is None or not len(self._events):
+            return None
+        times = self._events.time_us
+        # Clocks of several threads can differ by a little: a running maximum keeps the order.
+        return np.maximum.accumulate(times) if bool((times >= 0).all()) else None
 
     def at_event(self, number: int) -> int | None:
         """The moment just before an event of the history; None where it is not known."""
@@ -42,12 +47,19 @@ class Moments:
 
     def at_mark(self, mark: int) -> int | None:
         """The moment of one of the recorder's marks, by event number or else by time."""
-        kinds = self._marks.get("kind", ())
-        if not 0 <= mark < len(kinds):
-            return None
-        numbers = self._marks["event"][mark]
-        if self._device < len(numbers) and numbers[self._device] >= 0:
-            return self.at_event(int(numbers[self._device]))
+        return self._placed[mark] if 0 <= mark < len(self._placed) else None
+
+    @cached_property
+    def _placed(self) -> list[int | None]:
+        """The moments of all marks."""
+        device, last = self._device, self.n
+        numbers = [row[device] if device < len(row) else -1 for row in self._marks.get("event", ())]
+        return [
+            min(number, last) if number >= 0 else self._place_by_time(mark)
+            for mark, number in enumerate(numbers)
+        ]
+
+    def _place_by_time(self, mark: int) -> int | None:
         time_us = int(self._marks["time_ns"][mark]) // 1000
         # Before the ring's oldest event nothing can be placed: what lay there was dropped.
         if time_us <= 0 or self._times is None or (self._dropped and time_us < self._times[0]):

@@ -11,8 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
+from memtrace.snapshot.columns import Int64
+
 MIN_BLOCK = 512  # kMinBlockSize: every block size is a multiple of it
 SMALL_SIZE = 1 << 20  # kSmallSize: at most this much comes from the small pool
+_NEVER = (1 << 63) - 1  # more than any block has
+_GREATEST = 1 << 62
 _DIVISION_SLOTS = 16  # divisions are set per power of two, from 1 MiB (slot 0) to 32 GiB
 
 
@@ -62,16 +68,26 @@ class Rules:
             return _next_division(requested, divisions)
         return -(-requested // MIN_BLOCK) * MIN_BLOCK
 
-    def splits(self, rounded: int, remainder: int) -> bool:
-        """Whether a free block is split, leaving ``remainder`` free (``should_split``).
+    def round_all(self, requested: Int64) -> Int64:
+        """``round`` of each of many requests."""
+        bounded = np.minimum(requested, _GREATEST)  # or rounding would leave 64 bits
+        if not self.plain:
+            return np.array([self.round(one) for one in bounded.tolist()], dtype=np.int64)
+        rounded: Int64 = np.maximum(-(-bounded // MIN_BLOCK) * MIN_BLOCK, MIN_BLOCK)
+        return rounded
 
-        The pool follows from the size alone: up to 1 MiB comes from the small pool.
+    def least_splits(self, rounded: Int64) -> Int64:
+        """The least remainder that is split off a free block for each of many rounded requests.
+
+        It stays free (``should_split``). The pool follows from the size alone: up to 1 MiB comes
+        from the small pool.
         """
-        if rounded <= SMALL_SIZE or self.expandable:
-            return remainder >= MIN_BLOCK
-        if self.max_split_size is not None and rounded >= self.max_split_size:
-            return False
-        return remainder > SMALL_SIZE
+        large = SMALL_SIZE + 1
+        least = np.where((rounded <= SMALL_SIZE) | self.expandable, MIN_BLOCK, large)
+        if self.max_split_size is not None:
+            never = (least == large) & (rounded >= self.max_split_size)
+            return np.where(never, _NEVER, least)
+        return least
 
     def may_have_slack(self, rounded: int) -> bool:
         """Whether a block of a request can be larger than the rounded request."""

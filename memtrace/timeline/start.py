@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from memtrace.distinct import number_rows
 from memtrace.snapshot.columns import Action, Events, Segment
 from memtrace.timeline.lifetimes import Pairing
 from memtrace.timeline.rules import Rules
@@ -84,7 +85,7 @@ def start_from_end(
             f"{misfits} segment events do not fit the segments at the end of the recording"
         )
     blocks: dict[int, StartBlock] = {}
-    seen = set(np.unique(pairing.address).tolist())
+    seen = {address for (address,) in number_rows(pairing.address)[0]}
     unborn = np.flatnonzero(pairing.born < 0)
     open_start = {
         int(pairing.address[row]): int(row)

@@ -142,7 +142,7 @@ def test_memo_numbers_within_the_file_are_fine(tmp_path: Path) -> None:
 
 
 def test_long_binput_at_the_bound() -> None:
-    from memtrace.snapshot.unpickle import _harmless
+    from memtrace.snapshot.walk import _harmless
 
     for size, fine, wrong in (
         (100, 0xFFFF, 0x10000),

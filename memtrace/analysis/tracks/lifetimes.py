@@ -11,9 +11,9 @@ from memtrace.analysis.groups import Groups
 from memtrace.analysis.tracks.lanes import arrange
 from memtrace.analysis.tracks.model import ABSENT, Facts, Slices, Value
 from memtrace.analysis.tracks.scope import Scope
+from memtrace.distinct import number_rows
 from memtrace.snapshot.columns import Int32
 from memtrace.symbols import Life, Line, Naming, read_life
-from memtrace.symbols.distinct import number_rows
 from memtrace.symbols.sources import Sources
 from memtrace.symbols.stacks import Stacks
 
