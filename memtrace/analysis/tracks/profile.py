@@ -11,6 +11,9 @@ from memtrace.analysis.tracks.lanes import arrange
 from memtrace.analysis.tracks.model import ABSENT, Slices
 from memtrace.analysis.tracks.scope import Scope
 from memtrace.snapshot.columns import Int32, Int64
+from memtrace.snapshot.format import LAYER_PREFIX, LINE_PREFIX
+from memtrace.symbols.sources import Sources
+from memtrace.symbols.table import short_path
 from memtrace.timeline.clock import FARTHEST_NS
 
 CPU, GPU = "CPU", "GPU"
@@ -27,6 +30,9 @@ def lay_profile(scope: Scope) -> tuple[list[Slices], list[str]]:
     if scope.clock.start_ns is None:
         return [], ["the profile is left out: the recording's events have no times to place it by"]
     ops, kernels = profile["ops"], profile["kernels"]
+    sources = Sources(scope.subject.recording.meta)
+    known = {name: _label(name, sources) for name in set(ops["name"])}
+    ops = {**ops, "name": [known[name] for name in ops["name"]]}
     found: list[Slices] = []
     lost = 0
     for folder, table, keys, details in (
@@ -48,6 +54,17 @@ def lay_profile(scope: Scope) -> tuple[list[Slices], list[str]]:
     if lost:
         return found, [f"{lost} operators or kernels of the profile have impossible times"]
     return found, []
+
+
+def _label(name: str, sources: Sources) -> str:
+    """What the recorder's own ranges stand for: a line of generated code, the call of a module."""
+    if name.startswith(LINE_PREFIX):
+        place = name.removeprefix(LINE_PREFIX)
+        filename, _, line = place.rpartition(":")
+        statement = sources.statement(filename, int(line)) if line.isdecimal() else None
+        where = f"{short_path(filename)}:{line}"
+        return f"{statement.callee} ({where})" if statement and statement.callee else where
+    return name.removeprefix(LAYER_PREFIX)
 
 
 def _lay(
