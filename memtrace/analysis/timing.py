@@ -27,11 +27,11 @@ class Timing:
     """GPU time under a symbol.
 
     ``ns`` is its share of the busy time, ``kernels`` how many kernels, copies and memsets ran,
-    ``longest`` the name of the longest with its whole ``longest_ns``. ``where``: lines of generated
-    source that launched them, ``layers`` and ``lines`` of the model they work for, ``makes`` what
-    those statements make ('float32[4, 8]'), ``symbols`` what they belong to; most time first.
-    ``moved``: bytes that they must move, None where not all of that is known. ``operations``: what
-    their line fuses, as the trace has it.
+    ``longest`` the name of the longest with its whole ``longest_ns``, ``operations`` what that
+    fuses, as the trace has it. ``where``: lines of generated source that launched them, that of the
+    longest first. ``layers`` and ``lines`` of the model they work for, ``makes`` what those
+    statements make ('float32[4, 8]'), ``symbols`` what they belong to; most time first. ``moved``:
+    bytes that they must move, None where not all of that is known.
     """
 
     ns: int = 0
@@ -47,19 +47,19 @@ class Timing:
     operations: tuple[str, ...] = ()
 
     def __add__(self, other: Timing) -> Timing:
-        first = self if self.longest_ns >= other.longest_ns else other
+        first, second = (self, other) if self.longest_ns >= other.longest_ns else (other, self)
         return Timing(
             self.ns + other.ns,
             self.kernels + other.kernels,
             first.longest,
             first.longest_ns,
-            _join(self.where, other.where),
+            _join(first.where, second.where),
             _join(self.layers, other.layers),
             _join(self.lines, other.lines),
             _join(self.makes, other.makes),
             tuple(dict.fromkeys((*self.symbols, *other.symbols))),
             _add_moved(self, other),
-            self.operations or other.operations,
+            first.operations,
         )
 
 
@@ -166,7 +166,7 @@ def sum_by_naming(recording: Recording, names: KernelNames, busy: Busy) -> list[
                 made_by(naming),
                 (naming.symbol,),
                 _sum_known(names.moved.get(run) for run in runs[row]),
-                names.operations.get(row, ()),
+                names.operations.get(int(names.ranges[k]), ()),
             )
         )
     return timings

@@ -10,9 +10,10 @@ from rich.text import Text
 from memtrace.analysis import Compilation, PeakReport, without
 from memtrace.render.units import clean, format_time
 
-_LIMIT = 5  # reasons of one run that are printed
-_REASON = 240  # characters of a reason
+_LIMIT = 3  # reasons of one run that are printed
+_REASON = 160  # characters of a reason
 _PLAIN = "compile"  # what every compiled run does; it has no reason
+_NAMES = {_PLAIN: "compilation", "recompile": "recompilation", "graph break": "graph break"}
 
 
 def print_compilations(console: Console, reports: Sequence[PeakReport]) -> None:
@@ -42,16 +43,17 @@ def _letters(reports: Sequence[PeakReport]) -> list[str]:
 
 def _summary(those: Sequence[Compilation]) -> str:
     """'3 compilations (41.2 s), 1 recompilation, 2 graph breaks'."""
-    names = {"compile": "compilation", "recompile": "recompilation"}
-    counts: dict[str, int] = {}
+    counts: dict[str, int] = dict.fromkeys(_NAMES, 0)
     times: dict[str, int] = {}
     for one in those:
         counts[one.kind] = counts.get(one.kind, 0) + one.count
         times[one.kind] = times.get(one.kind, 0) + one.duration_ns
     parts = []
     for kind, count in counts.items():
+        if not count:
+            continue
         took = f" ({format_time(times[kind])})" if times[kind] else ""
-        parts.append(f"{count} {clean(names.get(kind, kind))}{'s' * (count > 1)}{took}")
+        parts.append(f"{count} {clean(_NAMES.get(kind, kind))}{'s' * (count > 1)}{took}")
     return ", ".join(parts)
 
 

@@ -36,7 +36,7 @@ def peak_object(
     """``memtrace peak --json``: every row counts, the rest beyond ``top`` in ``<others>``."""
     return {
         "schema": SCHEMA,
-        **summary_object(report),
+        **summary_object(report, breakdown),
         "rows": _rows(report.rows, top, by, _peak_sizes(report)),
     }
 

@@ -13,7 +13,7 @@ from memtrace.analysis import measure_throughput as measure
 from memtrace.render.hta import Breakdown
 from memtrace.render.units import clean, format_bytes, format_range, format_time
 
-_KERNEL_WIDTH = 60  # characters of a kernel's name; templates make them endless
+_KERNEL_WIDTH = 48  # characters of a kernel's name; templates make them endless
 _NOTABLE = 0.01  # of the busy time: what a symbol must take for its kernels to be spoken of
 _OPERATIONS = 6  # names of a fusion's operations that are printed
 _CALLED = re.compile(r"(?:=\s*)?(?P<name>[\w.]+)\(")
@@ -95,7 +95,7 @@ def describe_kernels(time: Timing, report: PeakReport) -> list[str]:
     )
     where = f", launched at {clean(time.where[0])}" if time.where else ""
     lines = [f"{many}{name}{where}"]
-    if time.operations:
+    if len(time.operations) > 1:
         names = dict.fromkeys(_called(text) for text in time.operations)
         more = ", …" if len(names) > _OPERATIONS else ""
         shown = clean(", ".join(list(names)[:_OPERATIONS]))

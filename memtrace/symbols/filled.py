@@ -63,6 +63,17 @@ class Filled:
         found = [self._name(stack) for stack in known] or [self.name([ran])]
         return [naming for naming in found if naming is not None]
 
+    def operations(self, frames: Sequence[Frame]) -> tuple[str, ...]:
+        """What the call at the innermost of ``frames`` fuses, by the comment on it.
+
+        In the words of the region that Thunder gave to Inductor, where there is one.
+        """
+        caller = next((f for f in frames[1:] if thunder.is_trace_file(f.filename)), None)
+        _, fused = inductor.kernel_at(frames, self._sources)
+        region = self._with_region(frames[1:], caller)[0].filename if caller else ""
+        makers = self._sources.source(region).makers
+        return tuple(makers[name].text if name in makers else name for name in fused)
+
     def _name(self, frames: Sequence[Frame]) -> Naming | None:
         return thunder.name_stack(frames, self._sources) or inductor.name_stack(
             frames, self._sources

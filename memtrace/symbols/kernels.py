@@ -38,8 +38,8 @@ class KernelNames:
 
     ``ranges[k]`` is the row in ProfileOps of the innermost line of generated code that launched
     it, -1 where there was none; ``moved`` are the bytes that such a run of a line must move, by
-    row, None where that is not known. ``operations[n]`` are the operations that naming n's line
-    fuses, as the trace has them.
+    row, None where that is not known. ``operations`` are those that the line fuses, as the
+    trace has them, by row too.
     """
 
     namings: list[Naming]
@@ -74,11 +74,10 @@ def name_kernels(recording: Recording, replay: Replay, *, operators: bool = True
                 names[launch] = namer.name_line([frame for _, frame in inside])
             naming = names[launch]
             moved[inside[0][0]] = namer.traffic.of(inside[0][1])
+            operations[inside[0][0]] = namer.operations([frame for _, frame in inside])
         else:
             naming = namer.name_launch(launch, kernel) if launch >= 0 else NOT_NAMED
-        rows.append(row := table.row(naming))
-        if inside and row not in operations:
-            operations[row] = namer.operations(naming)
+        rows.append(table.row(naming))
         ranges.append(inside[0][0] if inside else -1)
     return KernelNames(
         table.items,
@@ -127,10 +126,11 @@ class _Namer:
             )
         return NOT_NAMED if naming is None else naming
 
-    def operations(self, naming: Naming) -> tuple[str, ...]:
-        """What the line of a trace fuses; () where it is no fusion."""
-        filename, _, line = naming.where.rpartition(":")
-        symbol = self._sources.symbol(filename, int(line)) if line.isdecimal() else None
+    def operations(self, frames: Sequence[Frame]) -> tuple[str, ...]:
+        """What lines of generated code fuse into one kernel or call; () where it is no fusion."""
+        if is_output_file(frames[0].filename):
+            return self._filled.operations(frames)
+        symbol = self._sources.symbol(frames[0].filename, frames[0].line)
         return tuple(part["text"] for part in symbol["inside"]) if symbol else ()
 
     def name_launch(self, launch: int, kernel: str) -> Naming:

@@ -62,6 +62,7 @@ class Sources:
         self._symbols: dict[tuple[str, int], Mapping[str, Any]] = {}
         self._region_files: dict[tuple[str, str], str] = {}
         self._tensors: dict[str, dict[str, Tensor]] = {}
+        self._makers: dict[str, dict[str, Mapping[str, Any]]] = {}
         for module in meta.get("thunder") or []:
             self._add_module(module)
         for filename, text in self._texts.items():
@@ -89,16 +90,21 @@ class Sources:
         # A fusion's outputs carry no type comment where they are made, but one where the backward
         # unpacks them.
         tensors: dict[str, Tensor] = {}
+        makers: dict[str, Mapping[str, Any]] = {}
         for trace in traces:
             filename, phase = trace["filename"], trace["phase"]
             region = phase.partition(":")[2]
             self._tensors[filename] = tensors
+            self._makers[filename] = makers
             self._regions[filename] = Region(module, "" if region else phase, region)
             if region:
                 self._region_files[module, region] = filename
             for symbol in trace["symbols"]:
                 if symbol["line"]:
                     self._symbols.setdefault((filename, symbol["line"]), symbol)
+                for part in symbol["inside"] or [symbol]:
+                    if not part["name"].startswith("unpack"):  # that passes on what there is
+                        makers.update((t["name"], part) for t in part["outputs"])
                 made = [Tensor(t["name"], tuple(t["shape"]), t["dtype"]) for t in symbol["outputs"]]
                 tensors.update((t.name, t) for t in made)
             tensors.update(self.source(filename).tensors)
@@ -172,6 +178,10 @@ class Sources:
     def tensor(self, filename: str, name: str) -> Tensor | None:
         """A tensor of the program that a trace belongs to."""
         return self._tensors.get(filename, {}).get(name)
+
+    def maker(self, filename: str, name: str) -> Mapping[str, Any] | None:
+        """What makes a tensor of a trace, an operation inside a fusion, too; None for inputs."""
+        return self._makers.get(filename, {}).get(name)
 
     def place(self, statement: Statement | None) -> Place:
         """Where in the model a statement of a trace comes from."""

@@ -18,6 +18,9 @@ from memtrace.symbols.sources import VIEWS, Sources, operation_name
 _CONTRACTION = re.compile(
     r"matmul|linear|addmm|(?<![a-z])b?mm(?![a-z])|conv(?!ert)|attention|einsum|sdpa|gemm"
 )
+# What gives a tensor another name, perhaps another shape, and moves nothing.
+_ALIASES = VIEWS | {"shallow_copy"}
+_MOST_VIEWS = 20  # of views, one of another
 # What stands in a call of Inductor's beside its tensors.
 _NO_TENSOR = re.compile(r"^(?:stream\d*|out|reinterpret_tensor|torch|c_\w+|constant\w*)$")
 
@@ -65,41 +68,28 @@ class Traffic:
         inside: Sequence[Mapping[str, Any]] = symbol["inside"]
         if any(_CONTRACTION.search(part["name"].lower()) for part in (symbol, *inside)):
             return None
-        makers = {tensor["name"]: part for part in inside for tensor in part["outputs"]}
-        total = 0
-        for name in dict.fromkeys((*symbol["args"], *(t["name"] for t in symbol["outputs"]))):
-            size = self._behind(line.filename, name, makers)
+        sizes: dict[str, int] = {}
+        for name in (*symbol["args"], *(tensor["name"] for tensor in symbol["outputs"])):
+            root, size = self._behind(line.filename, name)
             if size is None:
                 return None
-            total += size
-        return total
+            # Two views of one tensor, or a view and the tensor itself, are moved once.
+            sizes[root] = max(size, sizes.get(root, 0))
+        return sum(sizes.values())
 
-    def _behind(
-        self, filename: str, name: str, makers: Mapping[str, Mapping[str, Any]], depth: int = 8
-    ) -> int | None:
-        """The bytes of a tensor, or of what it is a view of where that is less."""
+    def _behind(self, filename: str, name: str) -> tuple[str, int | None]:
+        """What a tensor is a view of in the end, and its own bytes or those of that, if less."""
+        size = self._size(filename, name)
+        for _ in range(_MOST_VIEWS):
+            maker = self._sources.maker(filename, name)
+            if size is None or maker is None or operation_name(maker["name"]) not in _ALIASES:
+                break
+            base = next((a for a in maker["args"] if self._size(filename, a) is not None), None)
+            if base is None:
+                break
+            name, size = base, min(size, self._size(filename, base) or 0)
+        return name, size
+
+    def _size(self, filename: str, name: str) -> int | None:
         tensor = self._sources.tensor(filename, name)
-        if tensor is None or tensor.bytes < 0:
-            return None
-        base = self._base(filename, name, makers)
-        if base is None or depth == 0:
-            return tensor.bytes
-        behind = self._behind(filename, base, makers, depth - 1)
-        return tensor.bytes if behind is None else min(tensor.bytes, behind)
-
-    def _base(
-        self, filename: str, name: str, makers: Mapping[str, Mapping[str, Any]]
-    ) -> str | None:
-        """The tensor that ``name`` is a view of, None where it is none."""
-        maker = makers.get(name)
-        if maker is None:
-            statement = self._sources.source(filename).makers.get(name)
-            if statement is None:
-                return None
-            callee, arguments = statement.callee, statement.arguments
-        else:
-            callee, arguments = maker["name"], tuple(maker["args"])
-        if operation_name(callee) not in VIEWS:
-            return None
-        known = (a for a in arguments if a != name and self._sources.tensor(filename, a))
-        return next(known, None)
+        return tensor.bytes if tensor is not None and tensor.bytes >= 0 else None

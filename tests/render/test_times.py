@@ -189,7 +189,7 @@ def test_reasons_are_told_and_differences_come_first():
     lines = printed(lambda c: print_compilations(c, [a, b])).splitlines()
     assert lines == [
         "  A: 1 compilation (2.00 s), 1 graph break",
-        "  B: 1 compilation (1.00 s), 1 graph break, 2 recompilations",
+        "  B: 1 compilation (1.00 s), 2 recompilations, 1 graph break",
         "  only B: 2 × recompile forward at model.py:10: size mismatch at index 0",
         "  both: graph break forward at model.py:3: print",
     ]
@@ -203,7 +203,7 @@ def test_runs_that_only_compile_once_say_nothing():
 def test_many_and_long_reasons_are_cut():
     reasons = [event("split", name="", reason=f"{k}" + "x" * 1000) for k in range(9)]
     text = printed(lambda c: print_compilations(c, [compiled(*reasons)]), width=2000)
-    assert "  4 more, see --json" in text
+    assert "  6 more, see --json" in text
     assert max(map(len, text.splitlines())) < 300
 
 

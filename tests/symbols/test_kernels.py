@@ -430,7 +430,19 @@ def test_a_view_is_no_more_than_its_base():
         "symbols": [FORWARD["symbols"][0], symbol("nvFusion2", 2, ["q"], wide, inside)],
     }
     thunder = [{"name": "decoder", "traces": [forward]}]
-    assert moved("thunder.computation_20:2", thunder=thunder) == 28 * 8 * 4 * 3
+    assert moved("thunder.computation_20:2", thunder=thunder) == 28 * 8 * 4 * 2
+
+
+def test_a_tensor_and_its_view_are_moved_once():
+    outputs = [tensor("t1112", 28, 8), tensor("t1126", 8, 28)]
+    inside = [
+        {**OPERATION, "outputs": outputs[:1]},
+        {"text": "", "name": "prims.transpose", "origin": "", "args": ["t1112"],
+         "outputs": outputs[1:]},
+    ]  # fmt: skip
+    parts = [FORWARD["symbols"][0], symbol("nvFusion2", 2, ["q"], outputs, inside)]
+    thunder = [{"name": "decoder", "traces": [{**FORWARD, "symbols": parts}]}]
+    assert moved("thunder.computation_20:2", thunder=thunder) == 28 * 8 * 4 * 2
 
 
 def test_what_multiplies_matrices_is_not_bound_by_bytes():
