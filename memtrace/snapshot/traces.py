@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -34,12 +33,21 @@ def load_in_bulk(raw: bytes, path: str) -> tuple[Any, BulkTraces]:
     return snapshot, BulkTraces(short, wanted, got)
 
 
+class _Places(dict[bytes, int]):
+    """The place of each key, in order of first appearance."""
+
+    def __missing__(self, key: bytes) -> int:
+        self[key] = len(self)
+        return self[key]
+
+
 class _Wanted:
     """What is to be got of the memo: the names of keys and actions, frames, and lists of frames.
 
-    ``texts`` are those of a key's values and which of them each event has, by the key's place;
-    ``tokens`` the opcodes that get frames, ``bodies`` the lists of such; ``borrowers`` the events
-    whose list was made outside of stretches. Slices are places in ``opcodes``.
+    ``texts`` are those of a key's values and which of them each event has, by the key's place.
+    ``bodies`` are the events' lists of frames, as places among ``frames``. ``keys`` are the body of
+    each event, its own or another's, but for ``borrowers``, whose list was made outside of
+    stretches: these are ``lists``. Slices are places in ``opcodes``.
     """
 
     def __init__(self, short: ShortPickle) -> None:
@@ -55,10 +63,10 @@ class _Wanted:
             if place != frames:
                 kinds, kind = number_rows(column)
                 self.texts[place] = self._add([_get(number) for (number,) in kinds]), kind
-        self.bodies = [_GETS.findall(body) for body in events.bodies]
-        self.tokens = list(dict.fromkeys(chain.from_iterable(self.bodies)))
-        self._check_bodies(short)
-        self.frames = self._add(self.tokens)
+        tokens = _Places()
+        self.bodies = [list(map(tokens.__getitem__, _GETS.findall(b))) for b in events.bodies]
+        self._check_bodies(short, [int.from_bytes(token[1:], "little") for token in tokens])
+        self.frames = self._add(list(tokens))
         self.keys, self.borrowers = _find_lists(short)
         lists = events.values.get(frames)
         numbers = [] if lists is None else lists[self.borrowers].tolist()
@@ -69,9 +77,8 @@ class _Wanted:
         self.opcodes += opcodes
         return slice(begin, len(self.opcodes))
 
-    def _check_bodies(self, short: ShortPickle) -> None:
-        """Unsuited where a list gets what comes into the memo later."""
-        numbers = {token: int.from_bytes(token[1:], "little") for token in self.tokens}
+    def _check_bodies(self, short: ShortPickle, numbers: list[int]) -> None:
+        """Unsuited where a list gets what the memo has not yet. ``numbers`` are the frames'."""
         latest = [max(map(numbers.__getitem__, body), default=-1) for body in self.bodies]
         own = np.flatnonzero(short.events.body >= 0)[::-1]
         first = np.zeros(len(latest), dtype=np.int64)
@@ -122,8 +129,8 @@ class BulkTraces:
         if not set(map(type, actions)) <= {str}:
             raise Unsuited
         self._action: UInt8 = action_codes(actions)[kind]
-        frames = dict(zip(wanted.tokens, got[wanted.frames], strict=True))
-        self._bodies = [[frames[token] for token in body] for body in wanted.bodies]
+        self._frames = got[wanted.frames]
+        self._bodies = wanted.bodies
         self._first, self._last = short.first.tolist(), short.last.tolist()
         self._own = events.body
         self._lists: list[Any] = []
@@ -211,7 +218,8 @@ class BulkTraces:
             if key == _NO_FRAMES:
                 numbers.append(0)
             elif key < len(self._bodies):
-                numbers.append(stacks.number_new(self._bodies[key], place))
+                frames = [self._frames[k] for k in self._bodies[key]]
+                numbers.append(stacks.number_new(frames, place))
             else:
                 numbers.append(stacks.number(self._lists[key - len(self._bodies)], place))
         return np.array(numbers, dtype=np.int32)[kind]
