@@ -16,7 +16,10 @@ if ! command -v chromium >/dev/null || ! command -v chromedriver >/dev/null; the
       chromium chromium-driver fonts-dejavu-core >/dev/null
   fi
 fi
-.venv/bin/python -m pip install -q --disable-pip-version-check -e '.[record,test,hta]'
+.venv/bin/python -m pip install -q --disable-pip-version-check -e '.[record,test]' \
+  networkx pandas plotly psutil pydot pyyaml
+# Without what it asks for beyond these: JupyterLab, for its notebooks.
+.venv/bin/python -m pip install -q --disable-pip-version-check --no-deps 'HolisticTraceAnalysis>=0.5'
 export PATH="$PWD/.venv/bin:$PATH"
 ruff format --check .
 ruff check .
