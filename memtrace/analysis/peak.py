@@ -166,7 +166,7 @@ def report_peak(
         rows=tuple(rows),
         gpu=gpu,
         compilations=list_compilations(recording),
-        steps=measure_steps(recording, find_windows(recording, run)),
+        steps=measure_steps(recording, attribution.windows),
         other_moment=at is not None,
         present=present,
     )
@@ -193,7 +193,7 @@ def _name_moment(
     present = _present(run, attribution, subject.window, by)
     gpu = measure_gpu(recording, by)
     if gpu is not None and gpu.by_row:
-        times = time_groups(recording, run, by, operators=attribution.operators)
+        times = time_groups(recording, run, by, attribution)
         rows = add_times(rows, times)
         present |= times.keys()
     return rows, present, gpu

@@ -9,7 +9,7 @@ from memtrace.analysis.groups import Dimension, key_of_kernel
 from memtrace.analysis.rows import Row, Side, sort_rows
 from memtrace.analysis.timing import Timing, add_timings, measure_busy, sum_by_naming
 from memtrace.snapshot.columns import Recording
-from memtrace.symbols import Symbol
+from memtrace.symbols import Attribution, Symbol
 from memtrace.symbols.kernels import name_kernels
 from memtrace.timeline import Replay
 
@@ -43,16 +43,16 @@ def measure_gpu(recording: Recording, by: Dimension) -> GpuTime | None:
 
 
 def time_groups(
-    recording: Recording, run: Replay, by: Dimension, *, operators: bool
+    recording: Recording, run: Replay, by: Dimension, attribution: Attribution
 ) -> dict[Symbol, Timing]:
-    """The busy time by what rows name; ``operators`` is passed on to ``name_kernels``.
+    """The busy time by what rows name.
 
     The times sum to the busy time, unless rows of this kind have none.
     """
     busy = measure_busy(recording)
     if busy is None:
         return {}
-    names = name_kernels(recording, run, operators=operators)
+    names = name_kernels(recording, run, operators=attribution.operators, attribution=attribution)
     timings = sum_by_naming(recording, names, busy)
     groups: dict[Symbol, list[Timing]] = {}
     for k in sorted(range(len(timings)), key=lambda k: -timings[k].ns):

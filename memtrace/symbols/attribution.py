@@ -28,7 +28,7 @@ from memtrace.symbols.stacks import Stacks
 from memtrace.symbols.statements import Tensor
 from memtrace.symbols.table import BEFORE, NOT_NAMED, WORKSPACE, Naming
 from memtrace.symbols.workspaces import find_workspaces
-from memtrace.timeline import Lifetimes, Replay, find_windows
+from memtrace.timeline import Lifetimes, Replay, Window, find_windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,17 @@ class Attribution:
     """``rows[k]`` is the naming, in ``namings``, of the replay's lifetime k; shape (lifetimes,).
 
     ``categories`` tells what part each lifetime plays. ``operators`` is what was asked for: whether
-    names of allocations with a Python stack have the profiler's operator.
+    names of allocations with a Python stack have the profiler's operator. ``windows``, ``sources``
+    and ``stacks`` are the recording's, for whoever needs them again.
     """
 
     namings: list[Naming]
     rows: Int32
     categories: Categories
-    operators: bool = True
+    operators: bool
+    windows: tuple[Window, ...]
+    sources: Sources
+    stacks: Stacks
 
     def of(self, lifetime: int) -> Naming:
         """The naming of one lifetime."""
@@ -59,7 +63,8 @@ def attribute(recording: Recording, replay: Replay, *, operators: bool = True) -
     sources = Sources(recording.meta)
     stacks = Stacks(recording.stacks)
     passes = Phases(recording, replay).at(lifetimes.born)
-    windows = [w for w in find_windows(recording, replay) if w.kind == "iteration"]
+    everything = find_windows(recording, replay)
+    windows = [w for w in everything if w.kind == "iteration"]
     names: Interner[Naming] = Interner()
     named = _name_generated(names, lifetimes, stacks, sources)
     rest = np.flatnonzero((lifetimes.born >= 0) & (named < 0))
@@ -84,7 +89,7 @@ def attribute(recording: Recording, replay: Replay, *, operators: bool = True) -
         for name, owner, phase, is_input in kinds
     )[kind]
     categories = Categories(replay, given, windows, stacks, owners, owned, table.items, rows)
-    return Attribution(table.items, rows, categories, operators)
+    return Attribution(table.items, rows, categories, operators, everything, sources, stacks)
 
 
 def _name_generated(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,7 +27,10 @@ from memtrace.symbols.sources import Sources
 from memtrace.symbols.stacks import Stacks
 from memtrace.symbols.table import NOT_NAMED, Naming, Symbol
 from memtrace.symbols.traffic import Traffic
-from memtrace.timeline import Replay
+from memtrace.timeline import Replay, find_windows
+
+if TYPE_CHECKING:
+    from memtrace.symbols.attribution import Attribution
 
 _TEMPLATE = re.compile(r"[<(].*$")
 
@@ -49,10 +52,17 @@ class KernelNames:
     operations: Mapping[int, tuple[str, ...]]
 
 
-def name_kernels(recording: Recording, replay: Replay, *, operators: bool = True) -> KernelNames:
+def name_kernels(
+    recording: Recording,
+    replay: Replay,
+    *,
+    operators: bool = True,
+    attribution: Attribution | None = None,
+) -> KernelNames:
     """Names every device-side row of the capture's profile; none where it has no profile.
 
     ``operators`` as in ``attribute``: without it what has a line of the program is named by that.
+    What ``attribution`` has found out of the recording already is not looked up again.
     """
     meta = recording.meta or {}
     profile = meta.get("profile")
@@ -62,7 +72,7 @@ def name_kernels(recording: Recording, replay: Replay, *, operators: bool = True
         return KernelNames([], nothing.astype(np.int32), nothing, {}, {})
     ops, kernels = profile["ops"], profile["kernels"]
     launches = find_launches(ops, kernels)
-    namer = _Namer(recording, replay, operators)
+    namer = _Namer(recording, replay, operators, attribution)
     names: dict[int, Naming] = {}
     rows, ranges = [], []
     moved: dict[int, int | None] = {}
@@ -91,16 +101,26 @@ def name_kernels(recording: Recording, replay: Replay, *, operators: bool = True
 class _Namer:
     """The names of one recording's launches."""
 
-    def __init__(self, recording: Recording, replay: Replay, operators: bool) -> None:
+    def __init__(
+        self,
+        recording: Recording,
+        replay: Replay,
+        operators: bool,
+        attribution: Attribution | None,
+    ) -> None:
         meta: Mapping[str, Any] = recording.meta or {}
         self._ops = meta["profile"]["ops"]
-        self._sources = Sources(meta)
-        self._stacks = Stacks(recording.stacks)
+        if attribution is None:
+            self._sources, self._stacks = Sources(meta), Stacks(recording.stacks)
+            windows = find_windows(recording, replay)
+        else:
+            self._sources, self._stacks = attribution.sources, attribution.stacks
+            windows = attribution.windows
         self._operators = Operators(self._ops)
         self._named = operators
         self._filled = Filled(self._stacks, recording.stacks, self._sources)
         self._passes = PassTimes(meta)
-        self._forward = forward_frames(recording, replay, self._operators, self._stacks)
+        self._forward = forward_frames(recording, replay, windows, self._operators, self._stacks)
         self._calls: Mapping[str, Sequence[Frame]] | None = None
         self.traffic = Traffic(self._sources)
         self._lines: dict[tuple[Frame, ...], Naming] = {}

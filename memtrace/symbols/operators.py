@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,7 @@ from memtrace.symbols.alignment import Aligner
 from memtrace.symbols.owners import members_of
 from memtrace.symbols.profiled import Operators, match_memory
 from memtrace.symbols.stacks import Operator, Stacks
-from memtrace.timeline import Lifetimes, Replay, Window, find_windows
+from memtrace.timeline import Lifetimes, Replay, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +94,13 @@ def _line_numbers(stacks: Stacks, column: Int32) -> Int64:
 
 
 def forward_frames(
-    recording: Recording, replay: Replay, operators: Operators, stacks: Stacks
+    recording: Recording,
+    replay: Replay,
+    windows: Sequence[Window],
+    operators: Operators,
+    stacks: Stacks,
 ) -> dict[int, list[Frame]]:
     """For each operator of the profile around an allocation with a stack, that stack."""
-    windows = find_windows(recording, replay)
     profiled = next((w for w in windows if w.profiled), None)
     if profiled is None:
         return {}

@@ -114,7 +114,7 @@ class _Run:
         """All that decides what the next steps do, and what they count."""
         blocks = self.blocks
         return (
-            blocks.free.copy(),
+            list(blocks.free.items()),  # in order: where free blocks overlap, the first is taken
             blocks.free_end.copy(),
             blocks.used.copy(),
             blocks.fixed.copy(),

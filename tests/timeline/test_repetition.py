@@ -7,7 +7,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from memtrace.timeline import allocator
@@ -56,7 +56,11 @@ def test_loops_equal_the_model(
     assert check(model, 0, ())
 
 
+OVERLAP = [("alloc", (1 << 40) + 1024, 0, 0), ("segment_map", (1 << 40) + 512, 1024, 0)]
+
+
 @settings(max_examples=100, deadline=None)
+@example(OVERLAP, [("alloc", (1 << 40) + 1024, 0, 0)], 4, [], False, False)
 @given(ANY_EVENTS, ANY_EVENTS, st.integers(3, 9), ANY_EVENTS, st.booleans(), st.booleans())
 def test_broken_loops_are_the_same_either_way(
     before: list[Any], turn: list[Any], turns: int, after: list[Any], half: bool, used: bool
