@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -99,6 +99,11 @@ class HistoryReport:
     warnings: tuple[str, ...]
 
 
+def _with_bytes(rows: Iterable[Row]) -> tuple[Row, ...]:
+    """Those that hold something: what only takes time is not on the page."""
+    return tuple(row for row in rows if any(side.count for side in row.sides))
+
+
 def report_history(subjects: Sequence[Subject]) -> HistoryReport:
     """The histories of one recording or two, in one accounting."""
     accounting = common_accounting(subjects)
@@ -114,9 +119,9 @@ def report_history(subjects: Sequence[Subject]) -> HistoryReport:
         if len(peaks) == 2:
             compared = compare_peaks(subjects, *peaks)
             diff = diff or compared
-            tables[by] = compared.rows
+            tables[by] = _with_bytes(compared.rows)
         else:
-            tables[by] = peaks[0].rows
+            tables[by] = _with_bytes(peaks[0].rows)
     histories = tuple(
         _open(*one, accounting) for one in zip(subjects, attributions, reports, strict=True)
     )
