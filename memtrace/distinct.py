@@ -50,6 +50,12 @@ def group_rows(column: Column) -> Int64:
     return np.argsort(codes.astype(np.uint16) if small else codes, kind="stable")
 
 
+def distinct_values(column: Column) -> Column:
+    """The distinct values of a column, in order (np.unique, which would load numpy.ma first)."""
+    ordered: Column = np.sort(column)
+    return np.concatenate((ordered[:1], ordered[1:][ordered[1:] != ordered[:-1]]))
+
+
 def _compress(column: Column) -> Int64:
     """Equal values as equal numbers from 0 without gaps."""
     codes = _scatter(column)

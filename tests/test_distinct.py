@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtrace.distinct import _scatter, group_rows, number_rows
+from memtrace.distinct import _scatter, distinct_values, group_rows, number_rows
 from memtrace.symbols.alignment import Aligner, align
 
 # Near each other (counted) and far apart (sorted).
@@ -40,6 +40,11 @@ def test_repetitions_are_aligned_each_as_if_it_were_alone(lists):
     for other in [model, *others, *others]:
         pairs = zip(*(column.tolist() for column in aligner.pairs(other)), strict=True)
         assert list(pairs) == align(model.tolist(), other.tolist())
+
+
+@given(st.lists(VALUES))
+def test_distinct_values_are_in_order(values):
+    assert distinct_values(np.array(values, dtype=np.int64)).tolist() == sorted(set(values))
 
 
 def test_values_that_no_multiplier_keeps_apart():

@@ -14,6 +14,7 @@ from functools import reduce
 
 import numpy as np
 
+from memtrace.distinct import distinct_values
 from memtrace.snapshot.columns import Int64, Recording
 from memtrace.symbols import Symbol
 from memtrace.symbols.kernels import KernelNames, layer_of, line_of, made_by
@@ -113,7 +114,7 @@ def share_time(starts: Int64, ends: Int64) -> Int64:
     An instant is split evenly among those that hold it, the rest of that going to the one that
     started first.
     """
-    bounds = np.unique(np.concatenate((starts, ends)))
+    bounds = distinct_values(np.concatenate((starts, ends)))
     if len(bounds) < 2:
         return np.zeros(len(starts), dtype=np.int64)
     first, last = np.searchsorted(bounds, starts), np.searchsorted(bounds, ends)

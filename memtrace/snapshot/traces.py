@@ -58,7 +58,8 @@ class _Wanted:
         for place, column in events.values.items():
             if not events.references[place]:
                 continue
-            if (column >= short.memo).any():  # of what comes later
+            # Nothing is got that comes later. Most of it came before all events.
+            if column.max() >= short.memo[0] and (column >= short.memo).any():
                 raise Unsuited
             if place != frames:
                 kinds, kind = number_rows(column)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from memtrace.distinct import distinct_values
 from memtrace.snapshot.columns import Int32, Int64, Recording
 from memtrace.symbols import inductor, thunder
 from memtrace.symbols.sources import Sources
@@ -54,7 +55,7 @@ def find_runs(recording: Recording, replay: Replay, windows: tuple[Window, ...])
     if replay.device >= len(recording.events) or not len(recording.events[replay.device]):
         return Runs([], empty.astype(np.int32), empty, empty)
     stack = recording.events[replay.device].stack
-    statements, numbers = _number_stacks(recording, np.unique(stack).tolist())
+    statements, numbers = _number_stacks(recording, distinct_values(stack).tolist())
     row = numbers[stack]
     ends = {m for w in windows for m in (w.begin, w.end)}
     ends |= {m for w in windows for phase in w.phases for m in (phase.begin, phase.end)}

@@ -53,17 +53,19 @@ def reconcile(recording: Recording, replay: Replay) -> list[Check]:
             what = f"{name} peak ({entry['why']})"
             checks.append(_compare(what, int(entry[name]), _total(replay, name), begin, end))
     for mark, moment in enumerate(placed):
-        where = " ".join(x for x in (moments.kind(mark), moments.edge(mark)) if x)
-        reset = moments.kind(mark) == "peak_reset"
+        kind = moments.kind(mark)
         for stretch in peaks.values():
-            stretch.extend(mark, reset)
-        for (name, which), value in zip(_FIELDS, moments.stats(mark), strict=False):
+            stretch.extend(mark, kind == "peak_reset")
+        stats = moments.stats(mark)
+        if not stats:
+            continue
+        where = f"mark {mark} ({f'{kind} {moments.edge(mark)}'.rstrip()})"
+        at = -1 if moment is None else moment
+        for (name, which), value in zip(_FIELDS, stats, strict=False):
             if which == "current":
-                what = f"{name} at mark {mark} ({where})"
-                checks.append(_compare(what, value, peaks[name].total, moment, moment))
-            elif not reset:
-                what = f"{name} peak at mark {mark} ({where})"
-                checks.append(peaks[name].check(what, value))
+                checks.append(Check(f"{name} at {where}", value, peaks[name].now(mark), at, at))
+            elif kind != "peak_reset":
+                checks.append(peaks[name].check(f"{name} peak at {where}", value))
     return checks
 
 
@@ -76,8 +78,8 @@ class _PeakSince:
     def __init__(
         self, total: Int64 | None, from_nothing: bool, placed: Sequence[int | None]
     ) -> None:
-        self.total = total
         self._placed = placed
+        self._now = None if total is None else _at(total, placed)
         self._between = None if total is None else _peaks_between(total, placed)
         # Known from the first event on where that is the first of all: no reset came before.
         self._begin: int | None = 0 if from_nothing else None
@@ -99,11 +101,23 @@ class _PeakSince:
                 self._begin = None
         self._end = moment
 
+    def now(self, mark: int) -> int | None:
+        """The replayed total at a mark, None where it is unknown."""
+        known = -1 if self._now is None else self._now[mark]
+        return known if known >= 0 else None
+
     def check(self, what: str, driver: int) -> Check:
         known = self._begin is not None and self._end is not None and self._peak >= 0
         if not known or self._begin is None or self._end is None:
             return Check(what, driver, None, -1, -1)
         return Check(what, driver, self._peak, self._begin, self._end)
+
+
+def _at(total: Int64, placed: Sequence[int | None]) -> list[int]:
+    """The total at each mark, -1 where the mark has no place or the total is unknown."""
+    moments = np.array([-1 if moment is None else moment for moment in placed], dtype=np.int64)
+    found: list[int] = np.where(moments >= 0, total[moments], -1).tolist()
+    return found
 
 
 def _peaks_between(total: Int64, placed: Sequence[int | None]) -> list[int]:
@@ -131,9 +145,8 @@ def _compare(
     """The driver's figure against the greatest total between two moments, where both are known."""
     replayed = None
     if total is not None and begin is not None and end is not None and begin <= end:
-        if begin == end:  # at a mark, of which there are many
-            replayed = int(total[begin]) if total[begin] >= 0 else None
-        elif _all_known(stretch := total[begin : end + 1]):
+        stretch = total[begin : end + 1]
+        if _all_known(stretch):
             replayed = int(stretch.max())
     return Check(what, driver, replayed, -1 if begin is None else begin, -1 if end is None else end)
 
