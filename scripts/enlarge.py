@@ -156,6 +156,8 @@ def _repeat_marks(meta: dict[str, Any], one: Repeated, times: int, span: int) ->
 
 def main() -> None:
     """Writes one longer capture."""
+    if len(sys.argv) != 4:
+        sys.exit(__doc__)
     source, events, target = sys.argv[1:]
     snapshot = enlarge(load(source), int(events))
     write_capture(target, snapshot, force=True)
