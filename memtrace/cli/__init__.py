@@ -41,6 +41,10 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             # A terminal or file that cannot hold a character gets an escape, not a traceback.
             stream.reconfigure(errors="backslashreplace")
+    if sys.argv[1:2] != ["record"]:
+        # numpy's linear algebra, which nothing here uses, would start a thread for each core: half
+        # of the time that numpy takes to load. A script that is recorded has its own settings.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         try:
             app()

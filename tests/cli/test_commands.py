@@ -203,3 +203,14 @@ def test_rows_without_time_cannot_be_sorted_by_it(by):
     result = run("peak", EAGER, "--sort", "time", "--by", by)
     assert result.exit_code == 2
     assert "--by symbol" in result.stderr
+
+
+@pytest.mark.parametrize(("command", "threads"), [("peak", "1"), ("record", None)])
+def test_a_recorded_script_keeps_its_own_number_of_threads(monkeypatch, capsys, command, threads):
+    # Set, so that what main() sets is taken back at the end.
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "")
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS")
+    monkeypatch.setattr(sys, "argv", ["memtrace", command, "--help"])
+    with pytest.raises(SystemExit):
+        main()
+    assert os.environ.get("OPENBLAS_NUM_THREADS") == threads
