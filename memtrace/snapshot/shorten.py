@@ -75,28 +75,33 @@ class ShortPickle:
         frames = iter([*way.frames, len(raw)])
         frame = next(frames)
         pos = 0
-        for k, first in enumerate([*self.first.tolist(), None]):
-            begin = way.stop if first is None else int(events.begin[first])
+        begins = [*events.begin[self.first].tolist(), way.stop]
+        ends = [*events.end[self.last - 1].tolist(), way.stop]
+        for begin, end, instead in zip(begins, ends, [*self._stand_ins(), b""], strict=True):
             while frame < begin:  # the lengths that frames announce are no longer right
                 yield raw[pos:frame]
                 pos = frame + _FRAME
                 frame = next(frames)
             yield raw[pos:begin]
-            if first is not None:
-                last = int(self.last[k])
-                yield self._stand_in(k, first, last)
-                pos = int(events.end[last - 1])
+            yield instead
+            pos = end
 
-    def _stand_in(self, stretch: int, first: int, last: int) -> bytes:
-        objects = int(self.events.memo[first:last].sum())
-        own = np.flatnonzero(self.events.body[first:last] >= 0)
-        event = _bear(stretch, STRETCH) + _AGAIN * (last - first - 1)
-        if not len(own):
-            return _fill(objects) + event
-        maker = first + int(own[-1])
-        mark = int(self.memo[maker] - self.memo[first]) + int(self.events.memo[maker]) - 1
-        made = _bear(maker, LIST) + _MEMOIZE + _POP
-        return _fill(mark) + made + _fill(objects - mark - 1) + event
+    def _stand_ins(self) -> Iterator[bytes]:
+        """The opcodes that stand for each stretch."""
+        events, first = self.events, self.first
+        objects = np.add.reduceat(events.memo, first, dtype=np.int64)
+        own = np.where(events.body >= 0, np.arange(len(events)), -1)
+        makers = np.maximum.reduceat(own, first)  # of the last lists
+        marks = self.memo[makers] + events.memo[makers] - 1 - self.memo[first]
+        columns = (self.last - first, objects, makers, marks)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        for stretch, (count, filled, maker, mark) in enumerate(rows):
+            event = _bear(stretch, STRETCH) + _AGAIN * (count - 1)
+            if maker < 0:
+                yield _fill(filled) + event
+            else:
+                made = _bear(maker, LIST) + _MEMOIZE + _POP
+                yield _fill(mark) + made + _fill(filled - mark - 1) + event
 
 
 def _stretches(events: BulkEvents) -> tuple[Int64, Int64]:
