@@ -16,7 +16,7 @@ from memtrace.snapshot.layouts import Layout, learn_layouts
 _BEGIN = b"}\x94("  # EMPTY_DICT, MEMOIZE, MARK
 _CHUNK = 1 << 16  # events at a time: what they take in between stays in the cache
 _SEARCHED = 1 << 22  # … and bytes
-_SAMPLES = 512
+_SAMPLES = 256
 _STRIDE = 0x9E3779B1  # takes samples from everywhere, out of step with iterations
 _BODY = re.compile(rb"(?s)(?:j....|h.)*")
 _END, _END_OF_BATCH = b"eu", b"eue("  # what follows a list of frames, up to the next event

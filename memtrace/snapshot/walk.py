@@ -101,7 +101,7 @@ def _follow(
         limit = begins[stretch] if stretch < len(begins) else size
         if pos < limit and (found := harmless(raw, pos, limit)):
             pos = found.end()
-            if bulk:
+            if stretch < len(begins):  # behind the last stretch nobody asks
                 memo += _UP_TO_MEMOIZE.findall(found.group()).count(_MEMOIZE)
         if pos >= size:
             raise _truncated(path)
