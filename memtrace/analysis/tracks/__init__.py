@@ -1,11 +1,21 @@
 """Recordings as traces: counters, slices on lanes and instants, ready to be written."""
 
-from memtrace.analysis.tracks.model import ABSENT, Counter, Facts, Process, Slices, Trace, Value
+from memtrace.analysis.tracks.model import (
+    ABSENT,
+    CORRELATION,
+    Counter,
+    Facts,
+    Process,
+    Slices,
+    Trace,
+    Value,
+)
 from memtrace.analysis.tracks.pair import describe_pair
 from memtrace.analysis.tracks.run import describe_run
 
 __all__ = [
     "ABSENT",
+    "CORRELATION",
     "Counter",
     "Facts",
     "Process",
