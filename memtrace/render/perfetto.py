@@ -14,17 +14,17 @@ import numpy as np
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 from perfetto.trace_builder.proto_builder import StreamingTraceProtoBuilder
 
-from memtrace.analysis.tracks import CORRELATION, Counter, Facts, Process, Slices, Trace, Value
-from memtrace.render.packets import (
-    Piece,
+from memtrace.analysis.tracks import (
+    CORRELATION,
+    Counter,
+    Facts,
+    Process,
+    Slices,
+    Trace,
+    Value,
     arrow_ids,
-    eight_bytes,
-    fixed,
-    inside,
-    join,
-    number,
-    split,
 )
+from memtrace.render.packets import Piece, eight_bytes, fixed, inside, join, number, split
 from memtrace.snapshot.columns import Int64
 
 _SEQUENCE = 1

@@ -9,6 +9,7 @@ from memtrace.analysis.tracks.model import (
     Slices,
     Trace,
     Value,
+    arrow_ids,
 )
 from memtrace.analysis.tracks.pair import describe_pair
 from memtrace.analysis.tracks.run import describe_run
@@ -22,6 +23,7 @@ __all__ = [
     "Slices",
     "Trace",
     "Value",
+    "arrow_ids",
     "describe_pair",
     "describe_run",
 ]
