@@ -195,6 +195,27 @@ def test_reasons_are_told_and_differences_come_first():
     ]
 
 
+def test_what_both_have_is_not_what_one_alone_has_however_often():
+    broken, again = event("graph break", reason="print"), event("recompile", reason="size")
+    lines = printed(
+        lambda c: print_compilations(
+            c, [compiled(broken, broken, broken, again), compiled(broken, again, again)]
+        )
+    ).splitlines()
+    assert lines[2:] == [
+        "  not as often: 3 → 1 × graph break forward: print",
+        "  not as often: 1 → 2 × recompile forward: size",
+    ]
+
+
+def test_what_has_a_reason_is_told_first():
+    silent = [event("recompile", name=f"f{k} (backward)") for k in range(3)]
+    text = printed(
+        lambda c: print_compilations(c, [compiled(*silent, event("recompile", reason="size"))])
+    )
+    assert text.splitlines()[1] == "  recompile forward: size"
+
+
 def test_runs_that_only_compile_once_say_nothing():
     assert printed(lambda c: print_compilations(c, [compiled(event("compile"))])) == ""
     assert printed(lambda c: print_compilations(c, [compiled(), compiled()])) == ""
