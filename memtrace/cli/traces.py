@@ -77,7 +77,13 @@ def write_plain_profile(recording: Recording, path: Path, force: bool) -> None:
     from memtrace.render.kineto import write_profile
 
     write_whole(path, force, lambda stream: write_profile(recording, stream))
-    _say_opened(path, " or in HolisticTraceAnalysis")
+    profile = (recording.meta or {}).get("profile") or {"kernels": {"name": []}}
+    if profile["kernels"]["name"]:
+        # Without that variable it rounds every time to whole microseconds.
+        also = " or in HolisticTraceAnalysis, with HTA_DISABLE_NS_ROUNDING=1"
+    else:
+        also = "; it has no kernels, without which HolisticTraceAnalysis has nothing to say"
+    _say_opened(path, also)
 
 
 def write_whole(path: Path, force: bool, write: Callable[[BinaryIO], None]) -> None:
