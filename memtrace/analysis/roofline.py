@@ -83,8 +83,9 @@ def card_bandwidth(facts: Mapping[str, Any]) -> Bandwidth | None:
 
 
 def _is_named(card: str, name: str) -> bool:
-    """Whether a driver's name holds the card's as whole words: an 'A100X' is no 'A10', and a laptop's
-    or a slice of a card has less."""
+    """Whether a driver's name holds the card's as whole words: an 'A100X' is no 'A10'.
+
+    A laptop's card and a slice of a card have less."""
     whole = re.search(rf"\b{re.escape(card)}\b", name)
     return whole is not None and not any(word in name for word in ("Laptop", "MIG "))
 

@@ -67,7 +67,8 @@ class Filled:
     def operations(self, frames: Sequence[Frame]) -> tuple[str, ...]:
         """What the call at the innermost of ``frames`` fuses, by the comment on it.
 
-        () for a library's kernel: it does one thing, and its comment lists its inputs' makers. In the words of the region that Thunder gave to Inductor, where there is one.
+        () for a library's kernel: it does one thing, and its comment lists its inputs' makers. In
+        the words of the region that Thunder gave to Inductor, where there is one.
         """
         caller = next((f for f in frames[1:] if thunder.is_trace_file(f.filename)), None)
         kernel, fused = inductor.kernel_at(frames, self._sources)
