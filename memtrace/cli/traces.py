@@ -50,13 +50,15 @@ def perfetto_writer() -> Callable[[Trace, BinaryIO], None]:
     from memtrace.errors import MemtraceError
 
     try:
-        from memtrace.render.perfetto import write_perfetto
+        import perfetto.protos.perfetto.trace.perfetto_trace_pb2  # noqa: F401
     except Exception as error:  # protobuf's own kind, which only a newer protobuf has
         what = " ".join(f"{type(error).__name__}: {error}".split())
         raise MemtraceError(
             f"the perfetto package cannot be loaded ({what}); run pip install -U perfetto protobuf,"
             " or write a trace with --chrome, which needs neither"
         ) from error
+    from memtrace.render.perfetto import write_perfetto
+
     return write_perfetto
 
 
