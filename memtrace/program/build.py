@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
-from memtrace.program.aliases import Layout, alias_of, is_fusion, is_inductor, written
-from memtrace.program.fusions import view_sources
+from memtrace.program.memory import Memory
 from memtrace.program.model import (
     COLLECTION_OF_SAVED,
     COTANGENTS,
@@ -16,8 +15,7 @@ from memtrace.program.model import (
     Value,
     ValueKind,
 )
-from memtrace.program.regions import Region, find_region, match_results
-from memtrace.program.strides import Strides, dense
+from memtrace.program.regions import Region
 from memtrace.symbols.statements import Tensor
 
 _COLLECTION = re.compile(rf"^(?:C\d+|{COLLECTION_OF_SAVED}|{COTANGENTS}|args|kwargs)$")
@@ -63,8 +61,10 @@ def build_program(draft: Draft) -> Program:
                 uses.setdefault(name, []).append(statement.index)
         for name in statement.deletes:
             deleted.setdefault(name, []).append(statement.index)
-    regions = _find_regions(statements, draft)
-    roots = _find_roots(statements, kinds, draft.tensors, regions)
+    memory = Memory(draft.tensors, kinds, draft.regions)
+    for statement in statements:
+        if statement.kind == "call":
+            memory.add(statement)
     values = {
         name: Value(
             name,
@@ -76,32 +76,22 @@ def build_program(draft: Draft) -> Program:
             tuple(deleted.get(name, ())),
             name in draft.returned,
             name in draft.saved,
-            roots[name],
+            memory.roots[name],
+            memory.sizes.get(name),
         )
         for name, kind in kinds.items()
     }
     by_dynamo = draft.by_dynamo or any(s.origin.startswith("<eval_with_key>") for s in statements)
     notes = tuple(dict.fromkeys(draft.notes))
     held = not (draft.is_part or _returns_loss(draft))
-    return Program(draft.name, statements, values, notes, regions, by_dynamo, held)
+    return Program(
+        draft.name, statements, values, notes, memory.regions, memory.needs, by_dynamo, held
+    )
 
 
 def _returns_loss(draft: Draft) -> bool:
     tensors = (draft.tensors[name] for name in draft.returned if name in draft.tensors)
     return any(tensor.shape == () and "float" in tensor.dtype for tensor in tensors)
-
-
-def _find_regions(statements: Sequence[Statement], draft: Draft) -> dict[int, Region]:
-    """Inductor's output file for each statement that runs one, by the statement's index."""
-    found = {}
-    for statement in statements:
-        if not (draft.regions and is_inductor(statement.name)):
-            continue
-        inputs = [draft.tensors[name] for name in statement.inputs if name in draft.tensors]
-        outputs = [draft.tensors[name] for name in statement.outputs if name in draft.tensors]
-        if (region := find_region(inputs, outputs, draft.regions)) is not None:
-            found[statement.index] = region
-    return found
 
 
 def _kinds(draft: Draft) -> dict[str, ValueKind]:
@@ -140,48 +130,3 @@ def _only_values(statement: Statement, kinds: Mapping[str, ValueKind]) -> Statem
         statement.name, statement.text, inputs, statement.outputs, statement.deletes,
         statement.inside, statement.origin,
     )  # fmt: skip
-
-
-def _find_roots(
-    statements: Sequence[Statement],
-    kinds: Mapping[str, ValueKind],
-    tensors: dict[str, Tensor],
-    regions: Mapping[int, Region],
-) -> dict[str, str]:
-    """For each value the value whose memory it is. Adds to ``tensors`` how regions lay them."""
-    roots = {name: name for name in kinds}
-    layouts: dict[str, Strides | None] = {}
-
-    def layout(name: str) -> Layout | None:
-        tensor = tensors.get(name)
-        if tensor is None:
-            return None
-        return Layout(tensor.shape, tensor.dtype, layouts.get(name, dense(tensor.shape)))
-
-    for statement in statements:
-        if statement.kind != "call":
-            continue
-        if is_fusion(statement.name):
-            views, spread = view_sources(statement, tensors)
-            for name, strides in spread.items():
-                tensors[name] = replace(tensors[name], strides=strides)
-            if (region := regions.get(statement.index)) is not None:
-                made = {name: tensors[name] for name in statement.outputs if name in tensors}
-                shared, lying = match_results(region, made)
-                tensors.update(lying)
-                # What the file returns has memory of its own, or shares it as the file says.
-                views = {**{n: s for n, s in views.items() if n not in lying}, **shared}
-            for name, source in views.items():
-                roots[name] = roots[source]
-            continue
-        base = written(statement.name, statement.inputs) or next(iter(statement.inputs), None)
-        for name in statement.outputs:
-            if name not in kinds or name in statement.inputs:
-                continue  # what a statement returns of its own inputs is these
-            given = layout(base) if base is not None else None
-            is_view, layouts[name] = alias_of(
-                statement.name, statement.text, given, tensors.get(name)
-            )
-            if is_view and base is not None and roots[name] == name:
-                roots[name] = roots[base]
-    return roots

@@ -6,7 +6,6 @@ that is only a view of an input, of another output, or of what another output is
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 from memtrace.program.aliases import Layout, alias_of, is_shape_only
@@ -16,37 +15,38 @@ from memtrace.symbols.statements import Tensor
 
 
 def view_sources(
-    statement: Statement, tensors: Mapping[str, Tensor]
-) -> tuple[dict[str, str], dict[str, Strides]]:
-    """For each output of a fusion that needs no memory of its own: whose memory it is, one of the
-    fusion's inputs or outputs; and the strides of those that are broadcast, along which nothing is
-    stored. Nothing where the insides are not known."""
+    statement: Statement, tensors: Mapping[str, Tensor], lying: Mapping[str, Layout]
+) -> tuple[dict[str, str], dict[str, str], dict[str, Strides]]:
+    """By a fusion's outputs: whose memory it is, one of the inputs or other outputs, where that is
+    not its own; which intermediate it is a view of, which then has the memory; and how it lies.
+
+    ``lying`` are the inputs' layouts. Nothing is found where the insides are not known.
+    """
     sources: dict[str, str] = {}
-    layouts: dict[str, Layout] = {}
-    for name in statement.inputs:
-        if (tensor := tensors.get(name)) is not None:
-            layouts[name] = Layout(tensor.shape, tensor.dtype, dense(tensor.shape))
+    layouts = dict(lying)
     for part in statement.inside:
         _follow(part, sources, layouts, tensors)
     inputs, outputs = set(statement.inputs), set(statement.outputs)
     found: dict[str, str] = {}
     holders: dict[str, str] = {}
+    viewed: dict[str, str] = {}
     for name in statement.outputs:
         source = sources.get(name, name)
-        if name in inputs:
+        if name in inputs or source == name:
             continue
-        if source in inputs or (source in outputs and source != name):
+        if source in inputs or source in outputs:
             found[name] = source
         elif source in holders:
             found[name] = holders[source]
-        elif _elements(name, tensors) >= _elements(source, tensors):
+        else:
             holders[source] = name
-    spread = {
-        name: strides
+            viewed[name] = source
+    strides = {
+        name: layouts[name].strides or dense(layouts[name].shape)
         for name in statement.outputs
-        if name in layouts and (strides := layouts[name].strides) is not None and 0 in strides
+        if name in layouts and name not in inputs
     }
-    return found, spread
+    return found, viewed, strides
 
 
 def is_only_shape(statement: Statement) -> bool:
@@ -71,8 +71,3 @@ def _follow(
             strides = view if shared and view is not None else dense(made.shape)
         layouts[name] = Layout(made.shape, made.dtype, strides)
         sources[name] = sources.get(base, base) if shared and base is not None else name
-
-
-def _elements(name: str, tensors: Mapping[str, Tensor]) -> int:
-    tensor = tensors.get(name)
-    return math.prod(tensor.shape) if tensor is not None else 0

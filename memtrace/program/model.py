@@ -77,6 +77,7 @@ class Value:
     returned: bool  # to the caller: an output of the forward, or a gradient
     saved: bool  # for the backward
     root: str
+    stored: int | None = None  # bytes of its memory, where these are not ``bytes``
 
     @property
     def bytes(self) -> int | None:
@@ -99,8 +100,9 @@ class Storage:
 class Program:
     """The passes of one program, forward before backward, as one sequence of statements.
 
-    ``notes`` are what could not be read or had to be assumed, for people. ``regions`` are
-    Inductor's output files, where they are known, by the index of the statement that runs one.
+    ``notes`` are what could not be read or had to be assumed, for people. By a statement's index,
+    ``regions`` are Inductor's output files, where they are known, and ``needs`` the bytes that it
+    is known to take beside its results while it runs.
     ``by_dynamo`` says that Dynamo made the graph: Thunder then runs the backward in a way that
     holds the cotangents until it returns (``thunderfx_disable_split_autograd``).
     ``outputs_held`` says whether the caller is taken to hold the outputs through the backward,
@@ -113,6 +115,7 @@ class Program:
     values: Mapping[str, Value]
     notes: tuple[str, ...] = ()
     regions: Mapping[int, Region] = field(default_factory=dict)
+    needs: Mapping[int, int] = field(default_factory=dict)
     by_dynamo: bool = False
     outputs_held: bool = True
 
@@ -126,7 +129,8 @@ class Program:
         for root, members in names.items():
             base = self.values[root]
             ordered = (root, *(name for name in members if name != root))
-            found[root] = Storage(root, ordered, base.bytes, base.device, base.kind)
+            size = base.bytes if base.stored is None else base.stored
+            found[root] = Storage(root, ordered, size, base.device, base.kind)
         return found
 
     @cached_property

@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from memtrace.program.aliases import is_fusion
 from memtrace.program.lifetimes import Lifetime, find_lifetimes
 from memtrace.program.model import Program, Statement
-from memtrace.program.workspaces import workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +102,8 @@ def predict(program: Program) -> Prediction:
 def _inside(program: Program, statement: Statement) -> tuple[int, str]:
     """How much more than what it makes a statement takes while it runs, and by what this is known;
     0 and '' where nothing is."""
-    region = program.regions.get(statement.index)
-    if region is not None:
-        return region.inside, "buffers of Inductor's file"
-    if statement.kind != "call" or is_fusion(statement.name):
+    found = program.needs.get(statement.index, 0)
+    if not found:
         return 0, ""
-    tensors = (program.values[name].tensor for name in statement.inputs)
-    found = workspace(statement.name, tuple(t for t in tensors if t is not None))
-    return found, "the operator's workspace" if found else ""
+    in_file = statement.index in program.regions
+    return found, "buffers of Inductor's file" if in_file else "the operator's own"

@@ -198,22 +198,28 @@ def _kinds(tensors: Iterable[Tensor]) -> Counter[tuple[tuple[int, ...], str]]:
 
 
 def match_results(
-    region: Region, outputs: Mapping[str, Tensor]
-) -> tuple[dict[str, str], dict[str, Tensor]]:
-    """For a statement that runs a region: which outputs are the memory of another output, and for
-    the others that the file returns, how they lie in memory. Outputs come in the file's order."""
+    region: Region, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor]
+) -> tuple[dict[str, str], dict[str, Returned]]:
+    """For a statement that runs a region: which outputs are the memory of another output or of an
+    input, and what the file says of those that it returns. Outputs come in the file's order."""
+    arguments = {tensor.name: tensor for tensor in region.inputs}
     left = list(region.returned)
     shared: dict[str, str] = {}
-    lying: dict[str, Tensor] = {}
+    results: dict[str, Returned] = {}
     holders: dict[str, str] = {}
     for name, tensor in outputs.items():
         one = next((r for r in left if r.tensor.shape == tensor.shape), None)
         if one is None:
             continue
         left.remove(one)
-        if one.memory in holders:
+        results[name] = one
+        if (given := arguments.get(one.memory)) is not None:
+            alike = (
+                n for n, t in inputs.items() if (t.shape, t.dtype) == (given.shape, given.dtype)
+            )
+            holders.setdefault(one.memory, next(alike, name))
+        if one.memory in holders and holders[one.memory] != name:
             shared[name] = holders[one.memory]
         else:
             holders[one.memory] = name
-            lying[name] = replace(tensor, strides=one.tensor.strides)
-    return shared, lying
+    return shared, results
