@@ -6,12 +6,16 @@ that is only a view of an input, of another output, or of what another output is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
-from memtrace.program.aliases import Layout, alias_of, is_shape_only
+from memtrace.program.aliases import Layout, alias_of, is_shape_only, operation
 from memtrace.program.model import Operation, Statement
 from memtrace.program.strides import Strides, dense
 from memtrace.symbols.statements import Tensor
+
+# The widths of prims.pad: '[(0, 1, 0), (0, 0, 0)]', for each dimension before, after and between.
+_PADDING = re.compile(r"[\[(](?:\(-?\d+, -?\d+, -?\d+\)(?:, )?,?)+[\])]")
 
 
 def view_sources(
@@ -51,7 +55,15 @@ def view_sources(
 
 def is_only_shape(statement: Statement) -> bool:
     """Whether all that a fusion does is to move elements: reshape, transpose, slice, …"""
-    return bool(statement.inside) and all(is_shape_only(part.name) for part in statement.inside)
+    return bool(statement.inside) and all(moves_only(part) for part in statement.inside)
+
+
+def moves_only(part: Operation) -> bool:
+    """Whether an operation computes nothing: it changes the shape, or pads by nothing at all."""
+    if operation(part.name) != "pad":
+        return is_shape_only(part.name)
+    widths = _PADDING.search(part.text)
+    return widths is not None and not re.search("[1-9]", widths[0])
 
 
 def _follow(
@@ -66,8 +78,11 @@ def _follow(
             continue
         base = part.inputs[0] if part.inputs else None
         shared, strides = False, dense(made.shape)
-        if base is not None and is_shape_only(part.name) and len(part.outputs) == 1:
-            shared, view = alias_of(part.name, part.text, layouts.get(base), made)
+        if base is not None and moves_only(part) and len(part.outputs) == 1:
+            given = layouts.get(base)
+            shared, view = alias_of(part.name, part.text, given, made)
+            if operation(part.name) == "pad" and given is not None:
+                shared, view = True, given.strides
             strides = view if shared and view is not None else dense(made.shape)
         layouts[name] = Layout(made.shape, made.dtype, strides)
         sources[name] = sources.get(base, base) if shared and base is not None else name
