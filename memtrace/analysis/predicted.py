@@ -103,10 +103,14 @@ class _Measurement:
         if not own:
             return None
         begin = int(lifetimes.born[own[0]])
+        # Autograd gives cotangents before the first line of the backward runs.
+        backward = (s.index for s in self._program.statements if s.phase == "backward")
+        given = dict.fromkeys(self._cotangents(own), next(backward, -1))
         changes = []
-        for k in (*own, *self._cotangents(own)):
+        for k in (*own, *given):
             size = int(lifetimes.requested[k])
-            changes.append((int(lifetimes.born[k]), size, self._statement(int(lifetimes.stack[k]))))
+            maker = given.get(k, self._statement(int(lifetimes.stack[k])))
+            changes.append((int(lifetimes.born[k]), size, maker))
             end = int(lifetimes.completed[k])
             changes.append((end, -size, self._statement(int(lifetimes.free_stack[k]))))
         other = live(self._replay, begin, "requested")

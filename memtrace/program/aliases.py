@@ -33,6 +33,12 @@ _VIEWS_IF_FITTING = frozenset(
 )
 # Views, or copies, that only move elements: what a fusion of nothing else does is shape.
 _SHAPE_ONLY = _VIEWS | _VIEWS_IF_FITTING - {"to", "type_as"}
+_REORDERINGS = frozenset(
+    {
+        "contiguous", "detach", "flatten", "permute", "ravel", "reshape", "shallow_copy", "squeeze",
+        "stride_order", "t", "transpose", "unflatten", "unsqueeze", "view",
+    }
+)  # fmt: skip
 _TUPLE = re.compile(r"[(\[]([-\d, ]*)[)\]]")
 _INTEGERS = re.compile(r"(?<![\w.])-?\d+(?![\w.])")
 
@@ -65,6 +71,11 @@ def operation(name: str) -> str:
     """'torch_slice_prim_impl' → 'slice', 'prims.squeeze' → 'squeeze', '__getitem__' → 'getitem'."""
     short = operation_name(name).strip("_")
     return short.removesuffix("_prim").removesuffix("_prim_impl")
+
+
+def keeps_elements(name: str) -> bool:
+    """Whether a result has all elements of its input, each once: not of slices and broadcasts."""
+    return operation(name) in _REORDERINGS
 
 
 def is_shape_only(name: str) -> bool:

@@ -83,14 +83,17 @@ def build_program(draft: Draft) -> Program:
     }
     by_dynamo = draft.by_dynamo or any(s.origin.startswith("<eval_with_key>") for s in statements)
     notes = tuple(dict.fromkeys(draft.notes))
-    held = not (draft.is_part or _returns_loss(draft))
+    held = not (draft.is_part or _returns_loss(draft, kinds))
     return Program(
         draft.name, statements, values, notes, memory.regions, memory.needs, by_dynamo, held
     )
 
 
-def _returns_loss(draft: Draft) -> bool:
-    tensors = (draft.tensors[name] for name in draft.returned if name in draft.tensors)
+def _returns_loss(draft: Draft, kinds: Mapping[str, ValueKind]) -> bool:
+    """Whether one of the outputs, or of their cotangents, is a single number."""
+    given = (name for name, kind in kinds.items() if kind == "cotangent")
+    names = (*draft.returned, *given)
+    tensors = (draft.tensors[name] for name in names if name in draft.tensors)
     return any(tensor.shape == () and "float" in tensor.dtype for tensor in tensors)
 
 

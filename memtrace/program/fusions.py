@@ -1,6 +1,6 @@
 """What a fusion's insides say of its outputs: which are another name for memory that is there.
 
-nvFuser (0.2.35 and later, seen in recordings) and Inductor give no memory of its own to an output
+nvFuser (0.2.36, by its recordings) and Inductor give no memory of its own to an output
 that is only a view of an input, of another output, or of what another output is a view of, too.
 """
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from memtrace.program.aliases import Layout, alias_of, is_fusion, is_inductor, written
+from memtrace.program.aliases import (
+    Layout,
+    alias_of,
+    is_fusion,
+    is_inductor,
+    keeps_elements,
+    written,
+)
 from memtrace.program.fusions import view_sources
 from memtrace.program.model import Statement
 from memtrace.program.regions import Region, find_region, match_results
@@ -58,6 +65,17 @@ class Memory:
         for name, source in views.items():
             if name in self.roots and source in self.roots:
                 self.roots[name] = self.roots[source]
+                self._learn_size(name, source, statement)
+
+    def _learn_size(self, name: str, source: str, statement: Statement) -> None:
+        """A source that the text does not describe has the bytes of what only reorders it."""
+        tensor = self._tensors.get(name)
+        if tensor is None or tensor.bytes < 0 or source in self._tensors:
+            return
+        parts = (one for one in statement.inside if one.outputs == (name,))
+        part = next(parts, None)
+        if part is not None and part.inputs == (source,) and keeps_elements(part.name):
+            self.sizes.setdefault(source, tensor.bytes)
 
     def _add_region(self, statement: Statement, views: dict[str, str]) -> dict[str, str]:
         """``views`` as Inductor's file says it, where that is there."""
@@ -96,3 +114,5 @@ class Memory:
                 self.sizes[name] = need.results[place]
             if is_view and base is not None and self.roots[name] == name:
                 self.roots[name] = self.roots[base]
+                if given is None and made is not None and keeps_elements(statement.name):
+                    self.sizes.setdefault(base, made.bytes)
