@@ -65,7 +65,9 @@ def _find_shape_only(prediction: Prediction) -> Iterator[Finding]:
             if name in sizes
         }
         kept = [name for name in sizes if _stays(program, statement, sources.get(name, ""))]
-        operations = Counter(part.name.rpartition(".")[2] for part in statement.inside)
+        # An operation may be shown with those that it consists of: it counts once.
+        named = {name: part.name for part in reversed(statement.inside) for name in part.outputs}
+        operations = Counter(name.rpartition(".")[2] for name in named.values())
         kinds = ", ".join(f"{count} × {name}" for name, count in operations.most_common())
         evidence = [
             f"computes nothing: {kinds}",
