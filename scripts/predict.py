@@ -8,8 +8,9 @@ is given; "all" is that and its arguments, by their shapes, which thunder's esti
 
 thunder's estimate is the rule of ``get_alloc_memory`` (thunder.examine.memory_calculation, 0.2.6),
 worked out here over the captured traces, since that function wants trace objects: the greater of
-forward and backward, of which the latter counts the arguments that are saved alone. Where thunder is installed, the rule is first checked against the function
-itself on a small program (``--check`` does that alone).
+forward and backward, of which the latter counts the arguments that are saved alone. Where thunder
+is installed, the rule is first checked against the function itself on a small program (``--check``
+does that alone).
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ _REORDERINGS = frozenset(
         "stride_order", "t", "transpose", "unflatten", "unsqueeze", "view",
     }
 )  # fmt: skip
-_TUPLE = re.compile(r"[(\[]([-\d, ]*)[)\]]")
-_INTEGERS = re.compile(r"(?<![\w.])-?\d+(?![\w.])")
+_TUPLE = re.compile(r"[(\[]((?:-?\d{1,15}(?:, ?-?\d{1,15})*,?)?)[)\]]")
+_INTEGERS = re.compile(r"(?<![\w.])-?\d{1,15}(?![\w.])")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from memtrace.program.memory import Memory
 from memtrace.program.model import (
@@ -48,6 +48,10 @@ class Draft:
 def build_program(draft: Draft) -> Program:
     """The program of a draft. Names that are no tensors are left out of its statements."""
     kinds = _kinds(draft)
+    memory = Memory(draft.tensors, kinds, draft.regions)
+    for drafted in draft.statements:
+        if drafted.kind == "call":
+            memory.add(replace(drafted, inputs=tuple(n for n in drafted.inputs if n in kinds)))
     statements = tuple(_only_values(s, kinds) for s in draft.statements)
     makers: dict[str, int] = {}
     uses: dict[str, list[int]] = {}
@@ -61,10 +65,6 @@ def build_program(draft: Draft) -> Program:
                 uses.setdefault(name, []).append(statement.index)
         for name in statement.deletes:
             deleted.setdefault(name, []).append(statement.index)
-    memory = Memory(draft.tensors, kinds, draft.regions)
-    for statement in statements:
-        if statement.kind == "call":
-            memory.add(statement)
     values = {
         name: Value(
             name,
@@ -127,9 +127,8 @@ def _is_value(name: str, draft: Draft) -> bool:
 def _only_values(statement: Statement, kinds: Mapping[str, ValueKind]) -> Statement:
     if statement.kind in ("unpack", "clear"):
         return statement
-    inputs = tuple(name for name in statement.inputs if name in kinds)
-    return Statement(
-        statement.index, statement.phase, statement.filename, statement.line, statement.kind,
-        statement.name, statement.text, inputs, statement.outputs, statement.deletes,
-        statement.inside, statement.origin,
-    )  # fmt: skip
+    inputs, outputs = (
+        tuple(name for name in names if name in kinds)
+        for names in (statement.inputs, statement.outputs)
+    )
+    return replace(statement, inputs=inputs, outputs=outputs)

@@ -28,6 +28,8 @@ _BEGINS = re.compile(
 )
 # A part of what unpacks a collection.
 _ONLY_NAMES = re.compile(r"^\s*[A-Za-z_]\w*(?:\s*,\s*[A-Za-z_]\w*)*\s*,\s*\\?$")
+# Before what is assigned, or the type that a comment gives.
+_ENDS_OPEN = re.compile(r"(?:\s=|#|#\s*[A-Za-z_]\w*:?)$")
 _QUOTED = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"")
 _OPEN, _CLOSE = re.compile(r"[(\[{]"), re.compile(r"[)\]}]")
 
@@ -62,8 +64,10 @@ def read_lines(text: str) -> Iterator[Line]:
             yield Line(number, line.strip(), gap=True)
             continue
         begin = at - 1
-        while at < len(plain) and at - begin < _MOST_JOINED and _is_open(line):
+        while at < len(plain) and at - begin < _MOST_JOINED:
             below = plain[at]
+            if not (_is_open(line) or below.lstrip().startswith("= ")):
+                break
             if not below.strip() or _ELISION.match(below) or _FENCE.match(below):
                 break
             if _BEGINS.match(below) and not _continues(line, below):
@@ -94,6 +98,8 @@ def _is_open(line: str) -> bool:
     """Whether a line wants more: a bracket is open, or it ends in a comma or a backslash."""
     if line.endswith("\\") or re.match(r"^\s*del\b.*,$", line) or _ONLY_NAMES.match(line):
         return not re.match(r"^\s*del\b.*[^,\\]$", line)
+    if _ENDS_OPEN.search(line):
+        return True
     bare = _QUOTED.sub("", line.partition("#")[2] if _is_comment(line) else line)
     return len(_OPEN.findall(bare)) > len(_CLOSE.findall(bare)) or bare.count('"') % 2 == 1
 

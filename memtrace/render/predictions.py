@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from memtrace.analysis.predicted import Predicted, PredictReport
-from memtrace.program import Lifetime, Program, Step
+from memtrace.program import Lifetime, Program, Step, is_fusion
 from memtrace.render.units import clean, format_bytes, format_delta, format_exact
 
 SCHEMA = 1
@@ -150,8 +150,6 @@ def _notes(one: Predicted) -> list[str]:
 
 
 def _without_insides(program: Program) -> list[str]:
-    from memtrace.program import is_fusion
-
     return [
         s.name
         for s in program.statements

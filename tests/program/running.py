@@ -1,7 +1,8 @@
 """Runs the text of a Thunder program with Python itself, and counts the bytes that are alive.
 
-Tensors are stand-ins with a size; what is a view holds the storage of what it is a view of. Python's
-own reference counting does the rest, so that a prediction is held against what really happens.
+Tensors are stand-ins with a size; what is a view holds the storage of what it is a view of.
+Python's own reference counting does the rest, so that a prediction is held against what really
+happens.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ def run(
 ) -> int:
     """The most bytes beside the arguments that a program with a forward and a backward has alive.
 
-    ``sizes`` are the bytes of each name that an operator makes, ``views`` the operators whose result
-    has the memory of their first input.
+    ``sizes`` are the bytes of each name that an operator makes, ``views`` the operators whose
+    result has the memory of their first input.
     """
     counter = Counter()
     given = Counter()  # arguments are the caller's
