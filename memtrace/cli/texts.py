@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 from pathlib import Path
 
+from memtrace.cli.options import print_json, print_report
 from memtrace.errors import MemtraceError
 
 _BINARY = (b"\x80", b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04")  # pickle, gzip, zstd, zip
@@ -35,6 +36,22 @@ def read_trace_text(path: Path) -> str:
     except OSError as error:
         raise MemtraceError(f"{path}: cannot be read ({error.strerror})") from error
     return raw.decode("utf-16" if _is_utf16(raw) else "utf-8-sig", errors="replace")
+
+
+def explain_text(path: Path, top: int | None, as_json: bool) -> None:
+    """``memtrace explain`` of a trace as text."""
+    from memtrace.analysis.findings.program import explain_program
+    from memtrace.program import read_text
+
+    explained = explain_program(read_text(read_trace_text(path), str(path)))
+    if as_json:
+        from memtrace.render.explained import trace_object
+
+        print_json(trace_object(str(path), explained, top))
+        return
+    from memtrace.render.explained import print_trace
+
+    print_report(lambda console: print_trace(console, str(path), explained, top))
 
 
 def _is_utf16(head: bytes) -> bool:
