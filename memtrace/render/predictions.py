@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
@@ -9,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from memtrace.analysis.predicted import Predicted, PredictReport
-from memtrace.program import Lifetime, Program, Step, is_fusion
+from memtrace.program import Lifetime, Program, Step, is_fusion, predict
 from memtrace.render.units import clean, format_bytes, format_delta, format_exact
 
 SCHEMA = 1
@@ -135,7 +136,11 @@ def _notes(one: Predicted) -> list[str]:
         notes.append(f"and {len(program.notes) - _NOTES} more notes (--json has all)")
     if "backward" in program.phases and "forward" in program.phases:
         held = "holds" if program.outputs_held else "does not hold"
-        notes.append(f"assumed: the caller {held} the outputs through the backward")
+        note = f"assumed: the caller {held} the outputs through the backward"
+        other = predict(replace(program, outputs_held=not program.outputs_held)).peak_bytes
+        if other != prediction.peak_bytes:
+            note += f" (otherwise {format_bytes(other)})"
+        notes.append(note)
     opaque = _without_insides(program)
     if opaque:
         names = ", ".join(opaque[:4]) + (", …" if len(opaque) > 4 else "")

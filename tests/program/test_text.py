@@ -175,6 +175,20 @@ def test_no_text_breaks_the_reader(text):
         return
 
 
+def test_what_is_unpacked_over_many_lines():
+    names = ", \\\n  ".join(f"t{n}" for n in range(50_000))
+    program = read_text(f"  {names}, = C0\n  clear_mutable_collection(C0)\n  del C0, t7\n")
+    assert len(program.values) == 50_000
+    assert program.values["t7"].kind == "saved"
+    assert program.values["t7"].deleted == (2,)
+
+
+def test_what_is_unpacked_without_the_backslashes():
+    program = read_text("t1, t2,\nt3,\nt4, = C0\ndel t2\nt5 = torch.neg(t1)\n")
+    assert [s.kind for s in program.statements] == ["unpack", "delete", "call"]
+    assert program.statements[0].outputs == ("t1", "t2", "t3", "t4")
+
+
 def test_long_lines_and_nested_brackets_take_little_time():
     read_text("t1 = torch.add(" + "(" * 100_000 + "\n" + "t2 = torch.neg(t1)\n" * 2000)
     read_text("a," * 50_000 + "\n" + "t2 = torch.neg(t1)\n")
