@@ -62,7 +62,7 @@ class PredictReport:
 def report_prediction(subject: Subject) -> PredictReport:
     """Those Thunder programs that ran in the window. MemtraceError where none did."""
     path = subject.recording.path
-    programs = read_programs(subject.recording.meta)
+    programs = read_programs(subject.recording.meta, fusion_views=True)
     if not programs:
         raise MemtraceError(
             f"{path}: no Thunder program is in it; record a run compiled by Thunder with "

@@ -28,7 +28,8 @@ class Draft:
     ``given`` are the names in the passes' signatures, ``whole`` the passes that are there from
     signature to return, ``returned`` and ``saved`` what they return. ``regions`` are Inductor's
     output files, ``by_dynamo`` says that Dynamo made the graph, ``is_part``
-    that other programs run the rest of the model.
+    that other programs run the rest of the model, ``fusion_views`` that outputs of fusions which
+    are views have no memory of their own.
     """
 
     name: str
@@ -43,12 +44,13 @@ class Draft:
     regions: tuple[Region, ...] = ()
     by_dynamo: bool = False
     is_part: bool = False
+    fusion_views: bool = True
 
 
 def build_program(draft: Draft) -> Program:
     """The program of a draft. Names that are no tensors are left out of its statements."""
     kinds = _kinds(draft)
-    memory = Memory(draft.tensors, kinds, draft.regions)
+    memory = Memory(draft.tensors, kinds, draft.regions, draft.fusion_views)
     for drafted in draft.statements:
         if drafted.kind == "call":
             memory.add(replace(drafted, inputs=tuple(n for n in drafted.inputs if n in kinds)))

@@ -18,8 +18,15 @@ from memtrace.symbols.statements import Tensor
 _PASSES = {"forward": 0, "backward": 1}
 
 
-def read_programs(meta: Mapping[str, Any] | None) -> tuple[Program, ...]:
-    """All programs of a capture's ``memtrace`` key, in the order they were compiled."""
+def read_programs(
+    meta: Mapping[str, Any] | None, *, fusion_views: bool = False
+) -> tuple[Program, ...]:
+    """All programs of a capture's ``memtrace`` key, in the order they were compiled.
+
+    Whether an output of a fusion that is a view has memory of its own is the compiler's choice.
+    ``fusion_views`` takes it to have none, as nvFuser 0.2.36 does it: for those who predict. Who
+    looks at what was allocated sees it, and gets each output as a memory.
+    """
     meta = meta or {}
     sources: Mapping[str, str] = meta.get("sources") or {}
     files = [name for name in sources if is_output_file(name)]
@@ -28,7 +35,7 @@ def read_programs(meta: Mapping[str, Any] | None) -> tuple[Program, ...]:
     modules = meta.get("thunder") or []
     trained = [one for one in modules if any(t["phase"] == "backward" for t in one["traces"])]
     parts = len({tuple(_shapes(one)) for one in trained}) > 1
-    return tuple(_read_module(one, sources, regions, parts) for one in modules)
+    return tuple(_read_module(one, sources, regions, parts, fusion_views) for one in modules)
 
 
 def _shapes(module: Mapping[str, Any]) -> list[str]:
@@ -41,9 +48,15 @@ def _read_module(
     sources: Mapping[str, str],
     regions: tuple[Region, ...],
     is_part: bool,
+    fusion_views: bool,
 ) -> Program:
-    by_dynamo = bool(module.get("fx_filename"))
-    draft = Draft(module["name"], regions=regions, by_dynamo=by_dynamo, is_part=is_part)
+    draft = Draft(
+        module["name"],
+        regions=regions,
+        by_dynamo=bool(module.get("fx_filename")),
+        is_part=is_part,
+        fusion_views=fusion_views,
+    )
     traces = [trace for trace in module["traces"] if trace["phase"] in _PASSES]
     for trace in sorted(traces, key=lambda t: _PASSES[t["phase"]]):
         _add_trace(draft, trace, sources.get(trace["filename"], ""))

@@ -26,10 +26,15 @@ class Memory:
     ``roots`` are the values whose memory the others are, ``sizes`` the bytes of values for which
     these are not what shape and dtype say. By a statement's index, ``needs`` are the bytes that it
     takes beside its results, ``regions`` Inductor's output file for each that runs one.
+    ``fusion_views`` says that what a fusion's insides show to be a view has no memory of its own.
     """
 
     def __init__(
-        self, tensors: dict[str, Tensor], names: Iterable[str], files: tuple[Region, ...]
+        self,
+        tensors: dict[str, Tensor],
+        names: Iterable[str],
+        files: tuple[Region, ...],
+        fusion_views: bool,
     ) -> None:
         self.roots = {name: name for name in names}
         self.sizes: dict[str, int] = {}
@@ -38,6 +43,7 @@ class Memory:
         self._tensors = tensors
         self._strides: dict[str, Strides | None] = {}
         self._files = files
+        self._fusion_views = fusion_views
 
     def add(self, statement: Statement) -> None:
         """The next call."""
@@ -56,6 +62,8 @@ class Memory:
     def _add_fusion(self, statement: Statement) -> None:
         lying = {n: x for n in statement.inputs if (x := self._layout(n)) is not None}
         views, viewed, strides = view_sources(statement, self._tensors, lying)
+        if not self._fusion_views:
+            views, viewed, strides = {}, {}, {}
         self._strides.update(strides)
         for name, source in viewed.items():
             if (base := self._tensors.get(source)) is not None and base.bytes >= 0:

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from memtrace.analysis.predicted import Predicted, PredictReport
-from memtrace.program import Lifetime, Program, Step, is_fusion, predict
+from memtrace.program import Lifetime, Program, Step, Value, is_fusion, is_nvfusion, predict
 from memtrace.render.units import clean, format_bytes, format_delta, format_exact
 
 SCHEMA = 1
@@ -141,6 +141,10 @@ def _notes(one: Predicted) -> list[str]:
         if other != prediction.peak_bytes:
             note += f" (otherwise {format_bytes(other)})"
         notes.append(note)
+    if any(v.root != v.name and _is_made_by_nvfuser(v, program) for v in program.values.values()):
+        notes.append(
+            "assumed: an nvFusion's outputs that only move elements are views, as of nvFuser 0.2.36"
+        )
     opaque = _without_insides(program)
     if opaque:
         names = ", ".join(opaque[:4]) + (", …" if len(opaque) > 4 else "")
@@ -152,6 +156,10 @@ def _notes(one: Predicted) -> list[str]:
         names = ", ".join(prediction.unknown[:6]) + (", …" if len(prediction.unknown) > 6 else "")
         notes.append(f"not known, counted as 0: the size of {len(prediction.unknown)} ({names})")
     return notes
+
+
+def _is_made_by_nvfuser(value: Value, program: Program) -> bool:
+    return value.maker is not None and is_nvfusion(program.statements[value.maker].name)
 
 
 def _without_insides(program: Program) -> list[str]:
