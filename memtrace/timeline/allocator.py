@@ -23,6 +23,7 @@ from memtrace.timeline.start import Start
 _ALLOC = int(Action.ALLOC)
 _REQUESTED = int(Action.FREE_REQUESTED)
 _COMPLETED = int(Action.FREE_COMPLETED)
+_DEFAULT_POOL = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +57,16 @@ def replay_blocks(
 
     ``half``: the history has no free_completed events, and a free is complete when requested.
     Where the rules did not hold in some segments, the answer is better if these are a pool's that
-    never splits (``MemPool(no_split=True)``), and then that is what they are.
+    never splits (``MemPool(no_split=True)``), and then that is what they are. Segments that such a
+    pool has given back by the end are taken for others: no event names its pool.
     """
     end = tuple(end_segments)
     found = _replay_blocks(events, start, rules, end, half, ())
     if not found.disproved:
         return found
-    again = _replay_blocks(events, start, rules, end, half, found.disproved)
+    pools = {s.pool for s in end if _bounds(s) in found.disproved} - {_DEFAULT_POOL}
+    whole = (*found.disproved, *(_bounds(s) for s in end if s.pool in pools))
+    again = _replay_blocks(events, start, rules, end, half, whole)
     return min(found, again, key=lambda blocks: blocks.misfits + blocks.end_mismatches)
 
 
@@ -206,6 +210,10 @@ def _known(exact: bool, start: Start, address: int) -> int:
     return start.blocks[address].size if exact else -1
 
 
+def _bounds(segment: Segment) -> tuple[int, int]:
+    return segment.address, segment.address + segment.total_size
+
+
 def _compare(
     blocks: BlockMap, segments: Iterable[Segment]
 ) -> tuple[int, tuple[tuple[int, int], ...]]:
@@ -218,7 +226,7 @@ def _compare(
             theirs.add((b.address, b.size, b.active))
             wrong = wrong or (b.active and blocks.used.get(b.address, b.size) != b.size)
         if wrong:
-            disproved.append((segment.address, segment.address + segment.total_size))
+            disproved.append(_bounds(segment))
     ours = {(a, s, True) for a, s in blocks.used.items()}
     ours |= {(a, s, False) for a, s in blocks.free.items()}
     return max(len(ours - theirs), len(theirs - ours)), tuple(disproved)

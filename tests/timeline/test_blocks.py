@@ -13,6 +13,7 @@ from tests.builders import KIB, MIB, capture_meta, events, recording, segment
 
 A = 1 << 40
 B = 1 << 41
+C = 1 << 42
 
 
 def block_sizes(source: Recording, device: int = 0) -> list[int]:
@@ -265,15 +266,19 @@ def test_a_pool_that_never_splits() -> None:
             ("segment_alloc", B, 20 * MIB),
             ("alloc", A, 4 * MIB),
             ("alloc", B, 4 * MIB),
+            ("segment_alloc", C, 20 * MIB),
+            ("alloc", C, 5 * MIB),
+            ("free", C, 5 * MIB),
         ),
         segments=[
             segment(A, [("used", 20 * MIB, 4 * MIB)], pool=(1, 0)),
             segment(B, [("used", 4 * MIB), ("free", 16 * MIB)]),
+            segment(C, [("free", 20 * MIB)], pool=(1, 0)),
         ],
         start=[],
     )
     got = replay(source)
-    assert got.lifetimes.block.tolist() == [20 * MIB, 4 * MIB]
+    assert got.lifetimes.block.tolist() == [20 * MIB, 4 * MIB, 20 * MIB]
     assert got.end_mismatches == 0
     assert got.complete
 
