@@ -64,7 +64,8 @@ def replay_blocks(
     found = _replay_blocks(events, start, rules, end, half, ())
     if not found.disproved:
         return found
-    pools = {s.pool for s in end if _bounds(s) in found.disproved} - {_DEFAULT_POOL}
+    wrong = set(found.disproved)
+    pools = {s.pool for s in end if _bounds(s) in wrong} - {_DEFAULT_POOL}
     whole = (*found.disproved, *(_bounds(s) for s in end if s.pool in pools))
     again = _replay_blocks(events, start, rules, end, half, whole)
     return min(found, again, key=lambda blocks: blocks.misfits + blocks.end_mismatches)
