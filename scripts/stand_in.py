@@ -44,9 +44,7 @@ class StandIn(FusionExecutor):
 
     def __init__(self) -> None:
         super().__init__(NAME, version=torch.__version__)
-        self._implmap = {
-            key: ImplInfo() for key in torch_executor.implmap if key in CLAIMED
-        }
+        self._implmap = {key: ImplInfo() for key in torch_executor.implmap if key in CLAIMED}
 
     def fuse(self, region: Any, fusion_counter: int) -> BoundSymbol:
         inputs = [v.proxy for v in region.inputs]

@@ -9,6 +9,7 @@ from typing import Any
 
 from thunder.core import prims
 
+from memtrace.transforms.change import Done
 from memtrace.transforms.fusions import fuse, next_number, number_of, run_by_torch
 from memtrace.transforms.move import sink_views
 from memtrace.transforms.statements import is_repeatable, made_by, names, views, written
@@ -85,19 +86,23 @@ def path_back(
     return sorted(taken.values(), key=lambda step: order[id(step.operation)])
 
 
-def insert(statements: list[Any], steps: Sequence[Step], wanted: set[str]) -> None:
+def insert(statements: list[Any], steps: Sequence[Step], wanted: set[str]) -> list[Done]:
     """Puts the steps to each of ``wanted`` into, or right before, what reads it first."""
     sink_views(statements, wanted)
     left = set(wanted)
+    done: list[Done] = []
     while left:
         made: set[str] = set()
         for at, statement in enumerate(statements):
             if found := names(statement.flat_proxy_args) & left:
-                left -= _insert_at(statements, at, steps, found, left - found, made)
+                new = _insert_at(statements, at, steps, found, left - found, made)
+                done += new
+                left -= {one.tensor for one in new}
                 break
             made |= names(statement.flat_proxy_outs)
         else:
-            return
+            return done
+    return done
 
 
 def _insert_at(
@@ -107,11 +112,14 @@ def _insert_at(
     found: set[str],
     later: set[str],
     made: set[str],
-) -> set[str]:
-    """The steps to ``found`` at the statement ``at``. Returns ``found`` and those of ``later``
-    that lie on the way and are made with them."""
+) -> list[Done]:
+    """The steps to ``found`` at the statement ``at``; those of ``later`` that lie on the way are
+    made with them."""
     path = _lead(steps, found, made)
     executor = path[0].executor
+    inside = {n for step in path for n in made_by(step.operation)}
+    read = {n for step in path for n in names(step.operation.flat_proxy_args)}
+    sources = tuple(sorted(read - inside))
     readers = [k for k, s in enumerate(statements) if names(s.flat_proxy_args) & found]
     passed = {n for step in path for n in made_by(step.operation)} & later
     if executor is not None and all(step.executor is executor for step in path) and not passed:
@@ -120,23 +128,26 @@ def _insert_at(
         if all(same):
             for k in readers:
                 statements[k] = _merge(statements[k], [step.operation for step in path])
-            return found
+            return [Done(name, "made by its readers", sources) for name in sorted(found)]
     number = next_number(statements)
     new: list[Any] = []
     groups = [(key, list(group)) for key, group in groupby(path, key=lambda s: s.executor)]
     for k, (key, group) in enumerate(groups):
         operations = [step.operation for step in group]
         if key is None:
-            new += [_standing_alone(operation) for operation in operations]
+            new += [s for operation in operations for s in _standing_alone(operation)]
             continue
-        after = {n for _, g in groups[k + 1 :] for s in g for n in names(s.operation.flat_proxy_args)}
+        behind = [step.operation for _, group in groups[k + 1 :] for step in group]
+        after = {n for operation in behind for n in names(operation.flat_proxy_args)}
         outputs = [
             p for o in operations for p in o.flat_proxy_outs if p.name in found | after | later
         ]
         new.append(fuse(key, operations, outputs, number))
         number += 1
-    statements[at:at] = [s for part in new for s in (part if isinstance(part, list) else [part])]
-    return found | passed
+    statements[at:at] = new
+    made_now = {n for s in new for n in made_by(s)}
+    between = tuple(sorted(made_now - found - passed))
+    return [Done(name, "made again", sources, between) for name in sorted(found | passed)]
 
 
 def _lead(steps: Sequence[Step], found: set[str], made: set[str]) -> list[Step]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from thunder.core import prims
 
-from memtrace.transforms.change import Change
+from memtrace.transforms.change import Change, Done
 from memtrace.transforms.fusions import fuse, needed, next_number, remake, run_by_torch
 from memtrace.transforms.shapes import path_to
 from memtrace.transforms.statements import (
@@ -44,18 +44,18 @@ class MoveToConsumer(Change):
         moved = False
         # The last first: what is moved can read what is to be moved as well.
         for name in reversed(dict.fromkeys(chosen)):
-            reason = move(statements, name)
-            if reason:
-                self.leave(name, reason)
+            came = move(statements, name)
+            if isinstance(came, str):
+                self.leave(name, came)
             else:
-                self.done.append(name)
+                self.done.append(came)
                 moved = True
         if not moved:
             return computation_trace
         return finish(computation_trace, statements, "memtrace: producers moved to their consumers")
 
 
-def move(statements: list[Any], name: str) -> str:
+def move(statements: list[Any], name: str) -> Done | str:
     """Moves the producer of ``name`` within the list; says why not, where it does not."""
     at = next(k for k, s in enumerate(statements) if name in made_by(s))
     first = first_reader(statements, {name}, at + 1)
@@ -64,13 +64,12 @@ def move(statements: list[Any], name: str) -> str:
     if statements[first].sym.id == prims.PrimIDs.RETURN:
         return "it is returned or saved for the backward, and nothing else reads it"
     producer = statements[at]
-    if set(made_by(producer)) == {name}:
-        rest, moved = [], [producer]
-    else:
+    rest: list[Any] = []
+    moved = [producer]
+    if made_by(producer) != {name}:
         if not producer.sym.is_fusion:
             return f"{producer.sym.name} makes other tensors with it"
-        number = next_number(statements)
-        split = take_out(producer, name, number)
+        split = take_out(producer, name, next_number(statements))
         if isinstance(split, str):
             return split
         rest, moved = split
@@ -81,7 +80,10 @@ def move(statements: list[Any], name: str) -> str:
     if reason := written_between(statements, moved, at, first):
         return reason
     statements[at : first + 1] = [*rest, *statements[at + 1 : first], *moved, statements[first]]
-    return ""
+    made = {n for s in moved for n in made_by(s)}
+    sources = tuple(sorted({n for s in moved for n in names(s.flat_proxy_args)} - made))
+    is_view = all(is_shape_only(s) for s in moved)
+    return Done(name, "a view" if is_view else "moved", sources)
 
 
 def take_out(fusion: Any, name: str, number: int) -> tuple[list[Any], list[Any]] | str:
@@ -95,7 +97,7 @@ def take_out(fusion: Any, name: str, number: int) -> tuple[list[Any], list[Any]]
         moved = run_by_torch(path)
     else:
         made = {n for operation in path for n in made_by(operation)}
-        shared = needed([o for o in fusion.subsymbols], names(kept))
+        shared = needed(fusion.subsymbols, names(kept))
         if any(made_by(operation) & made for operation in shared):
             return f"other results of {fusion.sym.name} need what it consists of"
         moved = [fuse(fusion.sym.executor, path, result, number)]

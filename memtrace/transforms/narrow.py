@@ -62,7 +62,8 @@ def _narrow_copy(forward: list[Any], wide: Any, dtype: Any, saved: set[str]) -> 
 
     ``forward`` is changed where a fusion has to give it out.
     """
-    same, copies = {wide.name}, {}
+    same = {wide.name}
+    copies: dict[str, Any] = {}
     for step in dict.fromkeys(steps_of(forward).values()):
         parts = {part.sym.id for part in leaves(step.operation)}
         results = step.operation.flat_proxy_outs
@@ -73,9 +74,12 @@ def _narrow_copy(forward: list[Any], wide: Any, dtype: Any, saved: set[str]) -> 
                 same.add(results[0].name)
             elif names(step.operation.flat_proxy_args) <= set(copies):
                 copies[results[0].name] = results[0]
-        elif _CAST in parts and parts <= {_CAST, _COPY} and results[0].dtype == dtype:
-            if names(step.operation.flat_proxy_args) <= same:
-                copies[results[0].name] = results[0]
+        elif (
+            parts in ({_CAST}, {_CAST, _COPY})
+            and results[0].dtype == dtype
+            and names(step.operation.flat_proxy_args) <= same
+        ):
+            copies[results[0].name] = results[0]
     outside = {n for s in forward for n in made_by(s)}
     for there in (saved, outside, set(copies)):
         for name in copies:
@@ -89,9 +93,7 @@ def _give_out(forward: list[Any], result: Any) -> Any:
     if any(result.name in made_by(s) for s in forward):
         return result
     for k, statement in enumerate(forward):
-        if statement.sym.is_fusion and any(
-            result.name in made_by(o) for o in statement.subsymbols
-        ):
+        if statement.sym.is_fusion and any(result.name in made_by(o) for o in statement.subsymbols):
             outputs = [*statement.flat_proxy_outs, result]
             forward[k] = remake(statement, statement.subsymbols, outputs)
     return result

@@ -45,8 +45,7 @@ class Recompute(Change):
         if TraceTag.BACKWARD not in tags or not plan.dropped:
             return computation_trace
         statements = unpack_less(computation_trace, plan.dropped, plan.instead)
-        insert(statements, plan.steps, plan.dropped)
-        self.done += sorted(plan.dropped)
+        self.done += insert(statements, plan.steps, plan.dropped)
         return finish(computation_trace, statements, "memtrace: saved tensors made anew")
 
     def plan(self, forward: list[Any], backward: list[Any]) -> Plan:

@@ -51,9 +51,7 @@ def save_less(
     return finish(forward, kept[::-1], "memtrace: other tensors saved")
 
 
-def unpack_less(
-    backward: Any, dropped: Collection[str], instead: Mapping[str, Any]
-) -> list[Any]:
+def unpack_less(backward: Any, dropped: Collection[str], instead: Mapping[str, Any]) -> list[Any]:
     """The backward's statements, unpacking what ``save_less`` saves."""
     changed = []
     for statement in statements_of(backward):
@@ -74,7 +72,7 @@ def _swap(
     there = names(p for p in tensors if hasattr(p, "name")) - set(dropped)
     result = []
     for proxy in tensors:
-        name = getattr(proxy, "name", None)
+        name = str(getattr(proxy, "name", ""))
         if name not in dropped:
             result.append(proxy)
         elif name in instead and instead[name].name not in there:

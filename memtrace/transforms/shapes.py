@@ -7,9 +7,16 @@ from typing import Any
 
 from thunder.core.proxies import TensorProxy
 
-from memtrace.transforms.change import Change
+from memtrace.transforms.change import Change, Done
 from memtrace.transforms.fusions import needed, remake, run_by_torch
-from memtrace.transforms.statements import finish, is_shape_only, made_by, names, statements_of
+from memtrace.transforms.statements import (
+    finish,
+    is_shape_only,
+    made_by,
+    names,
+    statements_of,
+    views,
+)
 
 
 class KeepShapesOut(Change):
@@ -34,7 +41,8 @@ class KeepShapesOut(Change):
                 continue
             changed = True
             statements += split_off(statement, out)
-            self.done += sorted(names(out))
+            roots = views(path_to(statement, names(out)))
+            self.done += [Done(p.name, "a view", (roots[p.name],)) for p in out]
         if not changed:
             return computation_trace
         return finish(computation_trace, statements, "memtrace: shapes kept out of nvFusions")

@@ -87,7 +87,9 @@ def is_shape_only(operation: Any) -> bool:
     """
     parts = list(leaves(operation))
     return bool(operation.flat_proxy_outs) and all(
-        prims.OpTags.SHAPE_OP in (part.sym.tags or ()) and part.sym.id not in _ALWAYS_COPIES
+        part.sym.is_prim
+        and prims.OpTags.SHAPE_OP in (part.sym.tags or ())
+        and part.sym.id not in _ALWAYS_COPIES
         for part in parts
     )
 
@@ -127,5 +129,5 @@ def views(statements: Iterable[Any]) -> dict[str, str]:
             sources = [p for p in operation.flat_proxy_args if isinstance(p, TensorProxy)]
             if is_shape_only(operation) and len(sources) == 1:
                 root = roots.get(sources[0].name, sources[0].name)
-                roots.update({name: root for name in made_by(operation)})
+                roots.update(dict.fromkeys(made_by(operation), root))
     return roots
