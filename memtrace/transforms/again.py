@@ -24,11 +24,7 @@ class Step:
 
 
 class Stays(Exception):
-    """Why the tensor ``name`` cannot be made again."""
-
-    def __init__(self, name: str, reason: str) -> None:
-        super().__init__(reason)
-        self.name = name
+    """Why a tensor cannot be made again."""
 
 
 def steps_of(statements: Iterable[Any]) -> dict[str, Step]:
@@ -53,37 +49,35 @@ def changed_in_place(statements: Sequence[Any]) -> set[str]:
 
 def path_back(
     steps: Mapping[str, Step],
-    wanted: Iterable[str],
+    wanted: str,
     there: Collection[str],
     changed: Collection[str],
-    taken_names: Collection[str] = (),
+    taken_names: Collection[str],
 ) -> list[Step]:
-    """The steps that lead from the tensors ``there`` to those ``wanted``, in order.
+    """The steps that lead from the tensors ``there`` to the one ``wanted``, in any order.
 
-    Stays for one without a way: through something random, something in ``changed`` that is written
-    in place, an argument that is not there, or a name that the backward gives to something else.
+    Stays if there is no way: through something random, something in ``changed`` that is written in
+    place, an argument that is not there, or a name that the backward gives to something else.
     """
     taken: dict[int, Step] = {}
-    for name in sorted(wanted):
-        todo, seen = [name], set()
-        while todo:
-            here = todo.pop()
-            if here in changed:
-                raise Stays(name, f"{here} is written in place")
-            if here in there or here in seen:
-                continue
-            seen.add(here)
-            step = steps.get(here)
-            if step is None or step.operation.sym.id == prims.PrimIDs.UNPACK_TRIVIAL:
-                raise Stays(name, f"it takes {here}, which is not saved")
-            if not is_repeatable(step.operation):
-                raise Stays(name, f"{step.operation.sym.name} is random or writes in place")
-            if made_by(step.operation) & set(taken_names):
-                raise Stays(name, f"{here} is something else in the backward")
-            taken[id(step.operation)] = step
-            todo += sorted(names(step.operation.flat_proxy_args))
-    order = {id(step.operation): k for k, step in enumerate(steps.values())}
-    return sorted(taken.values(), key=lambda step: order[id(step.operation)])
+    todo, seen = [wanted], set()
+    while todo:
+        here = todo.pop()
+        if here in changed:
+            raise Stays(f"{here} is written in place")
+        if here in there or here in seen:
+            continue
+        seen.add(here)
+        step = steps.get(here)
+        if step is None or step.operation.sym.id == prims.PrimIDs.UNPACK_TRIVIAL:
+            raise Stays(f"it takes {here}, which is not saved")
+        if not is_repeatable(step.operation):
+            raise Stays(f"{step.operation.sym.name} is random or writes in place")
+        if made_by(step.operation) & set(taken_names):
+            raise Stays(f"{here} is something else in the backward")
+        taken[id(step.operation)] = step
+        todo += sorted(names(step.operation.flat_proxy_args))
+    return list(taken.values())
 
 
 def insert(statements: list[Any], steps: Sequence[Step], wanted: set[str]) -> list[Done]:

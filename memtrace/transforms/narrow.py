@@ -54,7 +54,7 @@ class HoldNarrow(Recompute):
                 cast = prims.convert_element_type.bind(narrow, proxy.dtype, output=proxy)
                 instead[name] = narrow
                 steps.append(Step(cast, step.executor))
-        return Plan(steps, set(instead), instead, forward)
+        return Plan(steps, set(instead), forward, instead)
 
 
 def _narrow_copy(forward: list[Any], wide: Any, dtype: Any, saved: set[str]) -> Any:

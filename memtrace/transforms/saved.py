@@ -26,16 +26,20 @@ def saved_tensors(statements: Sequence[Any]) -> dict[str, Any]:
 
 
 def save_less(
-    forward: Any, dropped: Collection[str], instead: Mapping[str, Any], statements: Sequence[Any]
+    forward: Any,
+    dropped: Collection[str],
+    instead: Mapping[str, Any],
+    extra: Sequence[Any],
+    statements: Sequence[Any],
 ) -> Any:
     """A forward trace of ``statements`` that does not save ``dropped``.
 
-    ``instead`` are tensors saved in the place of some of them. Fusions do not give out what nobody
+    ``instead`` are tensors saved in the place of some of them, ``extra`` such as come on top. Fusions do not give out what nobody
     reads any more.
     """
     *body, last = statements
     output, (tensors, other) = last.args
-    fewer = _swap(tensors, dropped, instead)
+    fewer = [*_swap(tensors, dropped, instead), *extra]
     last = last.from_bsym(args=(output, (tuple(fewer), other)))
     kept = [last]
     read = names(last.flat_proxy_args)
@@ -51,16 +55,18 @@ def save_less(
     return finish(forward, kept[::-1], "memtrace: other tensors saved")
 
 
-def unpack_less(backward: Any, dropped: Collection[str], instead: Mapping[str, Any]) -> list[Any]:
+def unpack_less(
+    backward: Any, dropped: Collection[str], instead: Mapping[str, Any], extra: Sequence[Any]
+) -> list[Any]:
     """The backward's statements, unpacking what ``save_less`` saves."""
     changed = []
     for statement in statements_of(backward):
         if statement.sym.id == prims.PrimIDs.UNPACK_SEQUENCE and made_by(statement) & set(dropped):
             collection = copy(statement.args[0])
-            collection.coll = _swap(collection.coll, dropped, instead)
+            collection.coll = [*_swap(collection.coll, dropped, instead), *extra]
             statement = statement.from_bsym(
                 args=(collection, len(collection.coll)),
-                output=_swap(statement.output, dropped, instead),
+                output=[*_swap(statement.output, dropped, instead), *extra],
             )
         changed.append(statement)
     return changed
