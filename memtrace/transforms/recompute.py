@@ -25,9 +25,10 @@ class Recompute(Change):
     """Saves the chosen tensors no longer; the backward pass makes them again where it reads them.
 
     What that takes is copied from the forward trace, up to tensors that are saved in any case and
-    arguments of the program that are far smaller (a bias, positions). Nothing random, in place or with another input is run again. Where all readers are fusions
-    of the executor that made it, they make it themselves and hold no tensor; else it is made right
-    before the first reader, for all of them.
+    arguments of the program that are far smaller (a bias, positions). Nothing random, in place or
+    with another input is run again. Where all readers are fusions of the executor that made it,
+    they make it themselves and hold no tensor; else it is made right before the first reader, for
+    all of them.
     """
 
     def __init__(self, tensors: Choice) -> None:

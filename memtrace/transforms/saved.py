@@ -34,8 +34,8 @@ def save_less(
 ) -> Any:
     """A forward trace of ``statements`` that does not save ``dropped``.
 
-    ``instead`` are tensors saved in the place of some of them, ``extra`` such as come on top. Fusions do not give out what nobody
-    reads any more.
+    ``instead`` are tensors saved in the place of some of them, ``extra`` such as come on top.
+    Fusions do not give out what nobody reads any more.
     """
     *body, last = statements
     output, (tensors, other) = last.args
