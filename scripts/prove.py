@@ -67,8 +67,8 @@ def widest(t: Mapping[str, Any]) -> bool:
 
 
 def normed(t: Mapping[str, Any]) -> bool:
-    """What a fusion makes in the model's width: results of layer norms, sums of the residuals."""
-    return bool(t["saved"] and t["fused"] and t["shape"][-1] == t["width"])
+    """What a fusion makes in the model's width for a linear layer: the results of norms."""
+    return bool(t["saved"] and t["fused"] and t["multiplied"] and t["shape"][-1] == t["width"])
 
 
 def hoisted(t: Mapping[str, Any]) -> bool:
@@ -84,15 +84,16 @@ CASES = (
     Case("qwen2-hoist", "keep shapes out of nvFusions", "KeepShapesOut"),
     Case("qwen2-hoist", "move the hoisted shapes to their readers", "MoveToConsumer", hoisted),
     Case("gpt2", "recompute the activation", "Recompute", widest),
-    Case("gpt2", "recompute norms and residuals", "Recompute", normed),
+    Case("gpt2", "recompute the norms", "Recompute", normed),
     Case("vit", "recompute the activation", "Recompute", widest),
-    Case("vit", "recompute norms and residuals", "Recompute", normed),
+    Case("vit", "recompute the norms", "Recompute", normed),
 )
 
 
 def tensors_of(meta: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The tensors of the largest Thunder program: ``name``, ``dtype``, ``shape``, the ``symbol``
-    and ``pass`` that make it, whether a fusion does, whether it is ``saved``, and the widths."""
+    and ``pass`` that make it, whether it is ``fused``, ``saved``, ``multiplied`` with a weight,
+    and the model's widths."""
     module = max(meta["thunder"], key=lambda m: sum(len(t["symbols"]) for t in m["traces"]))
     traces = {t["phase"]: t for t in module["traces"]}
     backward = traces["backward"]["symbols"]
@@ -102,6 +103,9 @@ def tensors_of(meta: Mapping[str, Any]) -> list[dict[str, Any]]:
         for s in traces["forward"]["symbols"] if s["name"] == "linear"
         for o in s["outputs"]
     ]  # fmt: skip
+    read = {
+        a for s in traces["forward"]["symbols"] if s["name"] == "linear" for a in s["args"]
+    }  # fmt: skip
     widths = sorted({w for w in linear if linear.count(w) > 1})
     found = []
     for phase in ("forward", "backward"):
@@ -114,7 +118,8 @@ def tensors_of(meta: Mapping[str, Any]) -> list[dict[str, Any]]:
                         {
                             **output, "symbol": symbol["name"], "pass": phase,
                             "fused": symbol["name"].startswith("nvFusion"),
-                            "saved": output["name"] in saved, "inner": widths[-1],
+                            "saved": output["name"] in saved,
+                            "multiplied": output["name"] in read, "inner": widths[-1],
                             "width": widths[0],
                         }
                     )  # fmt: skip

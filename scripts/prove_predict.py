@@ -117,11 +117,12 @@ class Program:
 
     def _name_lifetimes(self) -> dict[str, int]:
         """The lifetime of each tensor in the window. Of several of one size that a statement makes
-        it is the free that tells which is which: ``del`` has the name, or that of a view."""
+        it is the free that tells which is which: ``del`` has the name, or that of a view. What a
+        fusion makes in between can have the size of its result, but lives shorter."""
         rows = self.subject.replay.lifetimes
         named: dict[str, int] = {}
         unsure: list[tuple[int, list[str]]] = []
-        for k in self._inside():
+        for k in sorted(self._inside(), key=lambda k: int(rows.born[k] - rows.freed[k])):
             naming = self._attribution.of(k)
             if naming.symbol.module != self.module:
                 continue

@@ -66,23 +66,24 @@ def move(statements: list[Any], name: str) -> Done | str:
     producer = statements[at]
     rest: list[Any] = []
     moved = [producer]
-    if made_by(producer) != {name}:
+    path = path_to(producer, {name}) if producer.sym.is_fusion else [producer]
+    is_view = all(is_shape_only(operation) for operation in path)
+    if made_by(producer) != {name} or (producer.sym.is_fusion and is_view):
         if not producer.sym.is_fusion:
             return f"{producer.sym.name} makes other tensors with it"
         split = take_out(producer, name, next_number(statements))
         if isinstance(split, str):
             return split
         rest, moved = split
-    if not rest and first == at + 1:
+    if moved[0] is producer and first == at + 1:
         return "its first consumer is next to it"
-    if any(not is_repeatable(s) and not s.sym.is_fusion for s in moved):
+    if not all(is_repeatable(s) for s in moved):
         return f"{producer.sym.name} draws random numbers or writes in place"
     if reason := written_between(statements, moved, at, first):
         return reason
     statements[at : first + 1] = [*rest, *statements[at + 1 : first], *moved, statements[first]]
     made = {n for s in moved for n in made_by(s)}
     sources = tuple(sorted({n for s in moved for n in names(s.flat_proxy_args)} - made))
-    is_view = all(is_shape_only(s) for s in moved)
     return Done(name, "a view" if is_view else "moved", sources)
 
 

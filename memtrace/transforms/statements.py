@@ -20,6 +20,8 @@ from memtrace.errors import MemtraceError
 
 _DEL = prims.PrimIDs.DEL
 _ALWAYS_COPIES = {prims.PrimIDs.STRIDE_ORDER}
+# Thunder's symbol for what torch runs in the place of a primitive; it has no tags.
+_RESHAPE_BY_TORCH = "torch_prims_reshape_impl"
 
 
 def statements_of(trace: Any) -> list[Any]:
@@ -87,9 +89,12 @@ def is_shape_only(operation: Any) -> bool:
     """
     parts = list(leaves(operation))
     return bool(operation.flat_proxy_outs) and all(
-        part.sym.is_prim
-        and prims.OpTags.SHAPE_OP in (part.sym.tags or ())
-        and part.sym.id not in _ALWAYS_COPIES
+        part.sym.name == _RESHAPE_BY_TORCH
+        or (
+            part.sym.is_prim
+            and prims.OpTags.SHAPE_OP in (part.sym.tags or ())
+            and part.sym.id not in _ALWAYS_COPIES
+        )
         for part in parts
     )
 

@@ -215,7 +215,8 @@ def test_the_hoisted_shapes_are_copied_and_can_be_kept_out(plain: Compiled) -> N
         o.sym.id.name in ("TRANSPOSE", "RESHAPE") for o in first.subsymbols
     )
     names = [p.name for p in first.flat_proxy_outs]
-    assert len(names) == 11
+    shapes = [s for s in plain.backward.bound_symbols if s.sym.name in ("permute", "reshape")]
+    assert len(names) == len(shapes) == 10
     assert fault.apart(plain) == 0
     keep, move = KeepShapesOut(), MoveToConsumer(names)
     for change in (keep, move):
@@ -237,7 +238,6 @@ def test_an_order_that_cannot_run_is_refused(plain: Compiled) -> None:
 
 
 def test_nothing_moves_past_a_write_to_its_memory() -> None:
-    import torch
     from thunder.core import devices, dtypes, prims
     from thunder.core.proxies import TensorProxy
     from thunder.core.trace import TraceCtx, tracectx
@@ -245,7 +245,8 @@ def test_nothing_moves_past_a_write_to_its_memory() -> None:
     from memtrace.transforms.change import Done
     from memtrace.transforms.move import move
 
-    with tracectx(TraceCtx(None)) as trace:
+    trace = TraceCtx(None)
+    with tracectx(trace):
         x, y = (
             TensorProxy(n, shape=(2, 3), device=devices.Device("cpu"), dtype=dtypes.float32,
                         requires_grad=False)
@@ -253,10 +254,9 @@ def test_nothing_moves_past_a_write_to_its_memory() -> None:
         )  # fmt: skip
         view = prims.transpose(x, (1, 0))
         other = prims.transpose(y, (1, 0))
-        written = prims.copy_(y, x)
+        written = prims.copy_(y, x, grad_enabled=False)
         prims.add(view, prims.neg(other))
     statements = list(trace.bound_symbols)
-    assert torch is not None
     assert "writes x in place" in str(move(statements, view.name))
     assert [s.sym.name for s in statements] == [s.sym.name for s in trace.bound_symbols]
     assert isinstance(move(statements, other.name), Done)  # y is only read
