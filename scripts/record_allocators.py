@@ -89,7 +89,9 @@ def record(folder: Path, name: str) -> str:
         argv = [sys.executable, "-m", "memtrace", "record", "-o", str(path), *kind.options]
         argv += program
     environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": kind.settings}
-    environment["PYTHONPATH"] = str(ROOT)
+    environment["PYTHONPATH"] = os.pathsep.join(
+        part for part in (str(ROOT), environment.get("PYTHONPATH", "")) if part
+    )
     try:
         done = subprocess.run(
             argv, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=_LONGEST
