@@ -160,6 +160,11 @@ class Runs:
                 return json.loads((options.out / f"{name}.json").read_text())
         return None
 
+    def keep(self, result: Mapping[str, Any]) -> None:
+        """Writes a result at once: what is done counts, whatever becomes of the rest."""
+        with self._changed, (self._options.out / "results.jsonl").open("a") as file:
+            file.write(json.dumps(result) + "\n")
+
     def say(self, text: str) -> None:
         print(f"{time.perf_counter() - self._began:6.0f} s  {text}", flush=True)
 
@@ -228,9 +233,11 @@ def prove(runs: Runs, options: argparse.Namespace, gradients: Path, workload: st
 
     def guarded(number: int, case: Case) -> dict[str, Any]:
         try:
-            return one(number, case)
+            result = one(number, case)
         except Exception as error:  # the other cases are still worth having
-            return {"workload": workload, "change": case.title, "failed": repr(error)}
+            result = {"workload": workload, "change": case.title, "failed": repr(error)}
+        runs.keep(result)
+        return result
 
     cases = [case for case in CASES if case.workload == workload]
     with ThreadPoolExecutor(len(cases)) as pool:
@@ -265,6 +272,7 @@ def main() -> None:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     options.out = options.out.resolve()
+    (options.out / "results.jsonl").write_text("")
     wanted = tuple(options.only.split(","))
     workloads = [w for w in NEEDS_GB if w.startswith(wanted)]
     with tempfile.TemporaryDirectory() as folder:
@@ -273,8 +281,6 @@ def main() -> None:
         with ThreadPoolExecutor(len(workloads)) as pool:
             proofs = pool.map(lambda w: prove(runs, options, gradients, w), workloads)
             results = [result for found in proofs for result in found]
-    with (options.out / "results.jsonl").open("w") as file:
-        file.writelines(json.dumps(result) + "\n" for result in results)
     show(results, options.alone)
     if any("failed" in result for result in results):
         sys.exit(1)
