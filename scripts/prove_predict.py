@@ -118,7 +118,8 @@ class Program:
     def _name_lifetimes(self) -> dict[str, int]:
         """The lifetime of each tensor in the window. Of several of one size that a statement makes
         it is the free that tells which is which: ``del`` has the name, or that of a view. What a
-        fusion makes in between can have the size of its result, but lives shorter."""
+        fusion makes in between can have the size of its result, but does not live until that is
+        read. Results in one buffer have one lifetime, by the name of one of them."""
         rows = self.subject.replay.lifetimes
         named: dict[str, int] = {}
         unsure: list[tuple[int, list[str]]] = []
@@ -127,6 +128,7 @@ class Program:
             if naming.symbol.module != self.module:
                 continue
             fitting = list(dict.fromkeys(t.name for t in naming.fitting(int(rows.requested[k]))))
+            fitting = [name for name in fitting if self._last_read(name) <= int(rows.freed[k])]
             deleted = self._deleted(k)
             told = [name for name in fitting if self._views(name) & deleted] if deleted else []
             if len(fitting) == 1 or len(told) == 1:
@@ -139,6 +141,13 @@ class Program:
                     named[name] = k
                     break
         return named
+
+    def _last_read(self, name: str) -> int:
+        """The moment at which the last statement that reads a tensor begins, 0 if none does."""
+        for phase in ("backward", "forward"):
+            if phase in self._events and (reads := self.readers(name, phase)):
+                return self.before(phase, reads[-1])
+        return 0
 
     def _deleted(self, k: int) -> set[str]:
         frames = self._attribution.stacks.python(int(self.subject.replay.lifetimes.free_stack[k]))
