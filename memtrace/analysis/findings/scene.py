@@ -1,0 +1,171 @@
+"""What all detectors look at: one recording's window, its peak, and every lifetime's name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from memtrace.analysis.findings.finding import Finding, Kind, Sure
+from memtrace.analysis.peak import Subject
+from memtrace.analysis.rows import layer_pattern
+from memtrace.snapshot.columns import Int64
+from memtrace.symbols import Attribution, Naming
+from memtrace.symbols.categories import CATEGORIES, WORKSPACES
+from memtrace.symbols.owners import members_of
+from memtrace.symbols.statements import Tensor
+from memtrace.timeline import Accounting, Window, peak, sizes
+
+# What takes less than this share of what the program holds at its peak does not close a gap that
+# anybody looks for. Workspaces of cuBLAS, of a fixed size however small the program is, apart.
+WORTH = 0.01
+_LINES_LIMIT = 4
+
+
+class Scene:
+    """A subject named and cut to its window.
+
+    ``born`` and ``end`` are columns of all lifetimes, as in the accounting: one counts at moment k
+    if born < k ≤ end. ``size`` are its bytes, ``at_peak`` whether it counts at the peak.
+    """
+
+    def __init__(
+        self, subject: Subject, attribution: Attribution, accounting: Accounting
+    ) -> None:
+        self.subject = subject
+        self.run = subject.replay
+        self.window: Window = subject.window
+        self.attribution = attribution
+        self.accounting = accounting
+        self.peak = peak(self.run, self.window, accounting)
+        lifetimes = self.run.lifetimes
+        self.born = lifetimes.born
+        self.end = lifetimes.freed if accounting == "allocated" else lifetimes.completed
+        self.requested = lifetimes.requested
+        self.size = sizes(self.run, accounting)
+        self.at_peak: npt.NDArray[np.bool_] = (self.born < self.peak.event) & (
+            self.end >= self.peak.event
+        )
+
+    @cached_property
+    def held(self) -> Int64:
+        """The lifetimes that count at the peak."""
+        return np.flatnonzero(self.at_peak)
+
+    @cached_property
+    def floor(self) -> int:
+        """The bytes from which on a cause is worth a person's time."""
+        categories = np.array(self.attribution.categories.of(self.held.tolist(), self.peak.event))
+        fixed = int(self.size[self.held][categories == WORKSPACES].sum()) if len(self.held) else 0
+        return max(int((self.peak.total - fixed) * WORTH), 1)
+
+    @cached_property
+    def inside(self) -> range:
+        """The lifetimes born in the window."""
+        begin, end = members_of(self.born, [self.window])[0]
+        return range(begin, end)
+
+    @cached_property
+    def iterations(self) -> list[Window]:
+        """The iterations of the recording, in order."""
+        return [w for w in self.attribution.windows if w.kind == "iteration"]
+
+    def naming(self, lifetime: int) -> Naming:
+        """What made a lifetime."""
+        return self.attribution.of(lifetime)
+
+    def tensors(self, lifetime: int) -> tuple[Tensor, ...]:
+        """What a lifetime may hold: one tensor, or an honest set."""
+        return self.naming(lifetime).fitting(int(self.requested[lifetime]))
+
+    def layer(self, lifetime: int) -> str:
+        """The layer of a lifetime, '' where it is not known."""
+        return self.naming(lifetime).layer_of(int(self.requested[lifetime]))
+
+    def categories(self, lifetimes: Sequence[int]) -> list[str]:
+        """The part that each plays at the peak."""
+        numbers = self.attribution.categories.numbers(
+            np.array(lifetimes, dtype=np.int64), self.peak.event
+        )
+        return [CATEGORIES[number] for number in numbers.tolist()]
+
+    def category(self, lifetime: int) -> str:
+        return self.categories([lifetime])[0]
+
+    def kind_of(self, lifetime: int) -> tuple[str, ...]:
+        """What lifetimes of repeated layers have in common."""
+        naming = self.naming(lifetime)
+        symbol = naming.symbol
+        tensors = " | ".join(dict.fromkeys(t.text for t in self.tensors(lifetime)))
+        return (
+            str(symbol.compiler),
+            symbol.module,
+            str(symbol.phase),
+            symbol.name.rstrip("0123456789"),
+            symbol.operation.rstrip("0123456789"),
+            symbol.line,
+            layer_pattern(self.layer(lifetime)),
+            tensors or str(int(self.requested[lifetime])),
+        )
+
+    def bytes_of(self, lifetimes: Iterable[int]) -> int:
+        """What some lifetimes hold at the peak: requested bytes, as rows have them."""
+        held = [k for k in set(lifetimes) if self.at_peak[k]]
+        return int(self.requested[held].sum())
+
+    def describe(self, lifetimes: Sequence[int]) -> str:
+        """'4 × bfloat16[1, 28, 4096, 4096] of model.layers.*.self_attn': alike ones in words."""
+        first = lifetimes[0]
+        texts = list(dict.fromkeys(t.text for k in lifetimes for t in self.tensors(k)))
+        shape = " | ".join(texts[:2]) if len(texts) <= 2 else f"{len(texts)} shapes"
+        what = shape or f"{int(self.requested[first]):,} bytes"
+        many = f"{len(lifetimes)} × " if len(lifetimes) > 1 else ""
+        layers = list(dict.fromkeys(layer_pattern(self.layer(k)) for k in lifetimes))
+        place = f" of {layers[0]}" if len(layers) == 1 and layers[0] else ""
+        return f"{many}{what}{place}"
+
+    def where(self, lifetime: int) -> str:
+        """The line that made a lifetime: of generated code with its text, else of the model."""
+        naming = self.naming(lifetime)
+        short, _, number = naming.where.rpartition(":")
+        sources = self.attribution.sources
+        if number.isdecimal():
+            statement = sources.statement(sources.full_name(short), int(number))
+            if statement is not None:
+                return f"{naming.where}  {statement.text}"
+        return naming.symbol.line or naming.where
+
+    def found(
+        self,
+        kind: Kind,
+        title: str,
+        lifetimes: Sequence[int],
+        *,
+        evidence: Sequence[str],
+        try_: str,
+        sure: Sure,
+        bytes_: int | None = None,
+        beside: Sequence[int] = (),
+    ) -> Finding:
+        """A finding about some lifetimes, ``beside`` being others that its lines should show.
+
+        ``bytes_`` where it is not all that they hold.
+        """
+        shown = [*lifetimes, *beside]
+        names = dict.fromkeys(self.naming(k).symbol.text for k in shown)
+        lines = dict.fromkeys(line for k in shown if (line := self.where(k)))
+        layers = dict.fromkeys(layer for k in lifetimes if (layer := self.layer(k)))
+        return Finding(
+            kind=kind,
+            title=title,
+            bytes=self.bytes_of(lifetimes) if bytes_ is None else bytes_,
+            symbols=tuple(names),
+            lines=tuple(lines),
+            layers=tuple(layers),
+            evidence=tuple(evidence),
+            try_=try_,
+            sure=sure,
+            lifetimes=tuple(k for k in lifetimes if self.at_peak[k]),
+        )
