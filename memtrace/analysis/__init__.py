@@ -4,7 +4,12 @@ from memtrace.analysis.compilations import Compilation, without
 from memtrace.analysis.diff import DiffReport, report_diff
 from memtrace.analysis.groups import Dimension, Groups, group_lifetimes
 from memtrace.analysis.peak import PeakReport, Subject, open_subject, report_peak
-from memtrace.analysis.roofline import Throughput, card_bandwidth, measure_throughput
+from memtrace.analysis.roofline import (
+    Bandwidth,
+    Throughput,
+    card_bandwidth,
+    measure_throughput,
+)
 from memtrace.analysis.rows import (
     Measure,
     Row,
@@ -23,6 +28,7 @@ from memtrace.analysis.timed import GpuTime
 from memtrace.analysis.timing import Timing
 
 __all__ = [
+    "Bandwidth",
     "Compilation",
     "DiffReport",
     "Dimension",

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from memtrace.capture import facts as about
+from memtrace.capture.bandwidth import copy_bandwidth
 from memtrace.capture.frames import strip
 from memtrace.capture.history import CudaHistory, Snapshot
 from memtrace.capture.iterations import iterations_of
@@ -53,6 +54,7 @@ class Collected:
     stats: dict[int, list[list[int]]] = field(default_factory=dict)
     peak: int | None = None
     profile: Any = None  # torch's results of the CPU recorder's last session
+    copied_per_second: int | None = None  # bytes read and written by a copy on the GPU
 
 
 def collect(session: Session, ending: Ending) -> Collected:
@@ -92,6 +94,10 @@ def _collect_cuda(session: Session, history: CudaHistory, ending: Ending) -> Col
     found.devices = device_rows(history, snapshot, places)
     found.peak = max((p["allocated"] for d in found.devices for p in d["peaks"]), default=None)
     history.stop()
+    if not ending.failed:
+        found.copied_per_second = session.guard(
+            "measuring how fast the GPU copies", copy_bandwidth
+        )()
     strip(stacks_of(found.snapshot))
     return found
 
@@ -249,6 +255,8 @@ def _facts(
             facts |= about.cuda_facts()
         except Exception as error:
             session.notes.failure("reading the GPU's facts", error)
+    if found.copied_per_second:
+        facts["copy_bytes_per_second"] = found.copied_per_second
     compilers = session.thunder_hooks.compilers + session.dynamo_hooks.compilers
     if not compilers and session.marks.entries:
         compilers = ["eager"]

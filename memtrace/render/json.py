@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from memtrace.analysis import (
+    Bandwidth,
     DiffReport,
     GpuTime,
     Measure,
@@ -83,6 +84,7 @@ def show_object(report: ShowReport, top: int | None = None) -> dict[str, Any]:
 
 def summary_object(report: PeakReport, breakdown: Breakdown | None = None) -> dict[str, Any]:
     """The peak object without its rows."""
+    gpu = report.gpu
     return {
         "path": report.path,
         "label": report.label,
@@ -97,7 +99,7 @@ def summary_object(report: PeakReport, breakdown: Breakdown | None = None) -> di
         "device": report.device,
         "complete": report.complete,
         "reconciled": report.reconciled,
-        "gpu": None if report.gpu is None else _gpu(report.gpu, breakdown),
+        "gpu": gpu and _gpu(gpu, card_bandwidth(report.facts), breakdown),
         "steps": {"wall": _spread(report.steps.wall), "gpu": _spread(report.steps.gpu)},
         "compilations": [asdict(one) for one in report.compilations],
         "warnings": list(report.warnings),
@@ -109,12 +111,13 @@ def _only(report: PeakReport, other: PeakReport) -> list[dict[str, Any]]:
     return [asdict(one) for one in without(report.compilations, other.compilations)]
 
 
-def _gpu(gpu: GpuTime, breakdown: Breakdown | None) -> dict[str, Any]:
+def _gpu(gpu: GpuTime, card: Bandwidth | None, breakdown: Breakdown | None) -> dict[str, Any]:
     return {
         "iteration": gpu.iteration,
         "kernels": gpu.kernels,
         "busy_ns": gpu.busy_ns,
         "idle_ns": gpu.idle_ns,
+        "bandwidth": None if card is None else asdict(card),
         "hta": None if breakdown is None else _breakdown(breakdown),
     }
 

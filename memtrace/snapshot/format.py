@@ -246,7 +246,8 @@ class Meta(TypedDict):
     facts: tool, torch, thunder, nvfuser, transformers, python, cuda, gpu, device ("cuda"|"cpu"),
     allocator_conf, allocator_backend, stacks, max_events, command (list), module (bool), cwd,
     git_commit, started (epoch s), compilers (list: 'thunder(sdpa, torchcompile)', 'inductor',
-    'eager'), inputs (list of TensorInfo of the outermost call), exit
+    'eager'), copy_bytes_per_second (what a copy on the GPU read and wrote at the recording's end;
+    absent where it was not measured), inputs (list of TensorInfo of the outermost call), exit
     ({"kind": "ok"|"exception"|"exit"|"interrupt"|"oom", "code": int, "message": str}),
     matmul/amp settings as they matter for memory, profiler_error,
     notes (list of str: things the recorder noticed and a reader must be told).

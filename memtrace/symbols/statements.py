@@ -159,7 +159,7 @@ def parse_source(filename: str, text: str) -> Source:
             elif listed := _SOURCE_NODES.search(line):
                 source.nodes[number] = _names(listed["names"])
             continue
-        statement = source.statements[number] = _parse_line(number, line, origin)
+        statement = source.statements[number] = parse_statement(number, line, origin)
         for name in statement.outputs:
             source.makers.setdefault(name, statement)
         _follow_buffers(statement, source)
@@ -197,7 +197,7 @@ def _follow_buffers(statement: Statement, source: Source) -> None:
             source.reused[base] = statement
 
 
-def _parse_line(number: int, line: str, origin: tuple[str, int] | None) -> Statement:
+def parse_statement(number: int, line: str, origin: tuple[str, int] | None) -> Statement:
     code = line.split("  # ", 1)[0].rstrip()
     if deleted := _DELETE.match(code):
         return Statement(number, "", (), (), _names(deleted["names"]), origin, code.strip())

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtrace.analysis import (
+    Bandwidth,
     card_bandwidth,
     fold_rows,
     limit_rows,
@@ -265,7 +266,7 @@ def test_what_one_run_alone_holds_is_matched_by_what_it_makes():
 def test_throughput_against_the_card():
     time = Timing(ns=159_000_000, kernels=1, moved=3_758_096_384)
     found = measure_throughput(time, card_bandwidth({"gpu": "NVIDIA H200"}))
-    assert found.peak == 4_800_000_000_000
+    assert (found.card.per_second, found.card.measured) == (4_800_000_000_000, False)
     assert found.per_second == 23_635_826_314
     assert found.share == pytest.approx(0.0049, abs=1e-4)
 
@@ -276,17 +277,28 @@ def test_more_than_the_card_can_do_is_no_share():
     assert found.share is None
 
 
+def test_a_copy_that_was_measured_counts_and_not_the_data_sheet():
+    card = card_bandwidth({"gpu": "NVIDIA H200", "copy_bytes_per_second": 4 * 10**12})
+    assert card == Bandwidth(4 * 10**12, measured=True)
+    # What reads more than it writes is a little faster than a copy; much faster is no streaming.
+    assert measure_throughput(Timing(1000, 1, moved=4_400_000), card).share == pytest.approx(1.1)
+    assert measure_throughput(Timing(1000, 1, moved=5_000_000), card).share is None
+    for broken in (0, -1, "4e12", None):
+        facts = {"gpu": "NVIDIA H200", "copy_bytes_per_second": broken}
+        assert card_bandwidth(facts) == Bandwidth(4_800 * 10**9, measured=False)
+
+
 @pytest.mark.parametrize(
     "time", [Timing(), Timing(ns=5, kernels=1), Timing(kernels=1, moved=5), Timing(5, 1, moved=0)]
 )
 def test_what_is_not_known_has_no_throughput(time):
-    assert measure_throughput(time, 10**12) is None
+    assert measure_throughput(time, Bandwidth(10**12, measured=True)) is None
 
 
 def test_an_unlisted_card_has_no_peak():
     assert card_bandwidth({"gpu": "Voodoo 2"}) is None
     assert card_bandwidth({}) is None
-    assert card_bandwidth({"gpu": "NVIDIA L40S"}) == 864 * 10**9
+    assert card_bandwidth({"gpu": "NVIDIA L40S"}).per_second == 864 * 10**9
     found = measure_throughput(Timing(ns=10, kernels=1, moved=100), None)
     assert (found.per_second, found.share) == (10**10, None)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from memtrace.capture import hooks
+from memtrace.capture import bandwidth, hooks
 from tests.timeline.allocator_model import Model
 
 TOTAL = 139 << 30
@@ -30,7 +30,7 @@ class FakeEvent:
         assert enable_timing
         self.at = -1.0
 
-    def record(self) -> None:
+    def record(self, stream: Any = None) -> None:
         assert not fake.capturing
         self.at = fake.clock_ms
 
@@ -39,6 +39,26 @@ class FakeEvent:
 
     def elapsed_time(self, later: FakeEvent) -> float:
         return later.at - self.at
+
+
+class FakeCopies:
+    """The driver's own memory and copies: 100 GB/s of reading and writing, after a slow one."""
+
+    held = 0
+
+    def allocate(self, size: int) -> int:
+        FakeCopies.held += size
+        assert 2 * FakeCopies.held < fake.unused
+        return size
+
+    def free(self, pointer: int) -> None:
+        FakeCopies.held -= pointer
+
+    def copy(self, target: int, source: int, size: int, stream: int) -> None:
+        assert fake.ended
+        assert target == source == size
+        fake.clock_ms += 2 * size / 100e9 * 1e3 * (1 if fake.copies else 3)
+        fake.copies += 1
 
 
 class FakeDriver:
@@ -56,6 +76,7 @@ class FakeDriver:
         self.counted_from = 0  # event of the last reset of the counters
         self.resets = 0  # of the peaks
         self.clock_ms = 0.0
+        self.copies = 0  # within the device's memory
         self.capturing = False  # a CUDA graph is being captured
         self.ended = False  # the history was switched off: the script is over
         self.calls: list[dict[str, Any]] = []
@@ -199,6 +220,8 @@ class FakeDriver:
         cuda.current_device = lambda: 0
         cuda.synchronize = lambda device=None: None
         cuda.Event = FakeEvent
+        cuda.current_stream = lambda device=None: SimpleNamespace(cuda_stream=0)
+        bandwidth._Driver = FakeCopies  # type: ignore[misc, assignment]
         cuda.is_current_stream_capturing = lambda: self.capturing
         cuda.get_allocator_backend = lambda: "native"
         cuda.mem_get_info = lambda device=None: (self.unused, TOTAL)

@@ -56,12 +56,14 @@ def run(folder: Path, at_begin: str = "pass", before: str = "", **options: Any) 
     options = {"device": "cuda", **options}
     driver.write_text(
         "from pathlib import Path\n"
+        "from tests.capture import fake_driver\n"
         "from tests.capture.fake_driver import fake\n"
         "from memtrace.capture import record_script\n"
         f"fake.install()\n{before}\n"
         f"done = record_script('script.py', [], output=Path('out.pkl'), **{options!r})\n"
         "assert done.error is None, done.error\n"
         "assert not fake.recording\n"
+        "assert not fake_driver.FakeCopies.held\n"
     )
     done = subprocess.run(
         [sys.executable, str(driver)],
@@ -91,6 +93,7 @@ def test_marks_and_peaks(tmp_path: Path) -> None:
     meta = capture["memtrace"]
     assert meta["facts"]["notes"] == []
     assert meta["facts"]["gpu"] == "Fake"
+    assert meta["facts"]["copy_bytes_per_second"] == pytest.approx(100e9)  # the fastest copy's
     assert len(capture["device_traces"][0]) == 1 + 5 * 6
     assert edges(meta, "call", "begin") == [0, 7, 13, 19, 25]
     assert edges(meta, "call", "end") == [2, 8, 14, 20, 26]
@@ -200,6 +203,7 @@ def test_out_of_memory_gives_the_snapshot_of_the_moment(tmp_path: Path) -> None:
     assert trace[-2]["size"] == 64
     meta = driver_fails["memtrace"]
     assert meta["facts"]["exit"]["kind"] == "oom"
+    assert "copy_bytes_per_second" not in meta["facts"]
     # No counter counts the failure itself.
     assert meta["marks"]["event"][-1] == [len(trace) - 1]
 
@@ -209,6 +213,7 @@ def run_failing(folder: Path, at_begin: str) -> dict[str, Any]:
     driver = folder / "driver.py"
     driver.write_text(
         "from pathlib import Path\n"
+        "from tests.capture import fake_driver\n"
         "from tests.capture.fake_driver import fake\n"
         "from memtrace.capture import record_script\n"
         "fake.install()\n"
