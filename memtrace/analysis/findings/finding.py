@@ -12,8 +12,10 @@ Kind = Literal[
     "born early",  # made long before its first use, while the peak passes
     "held after last use",  # dead in the trace, freed later
     "kept over iterations",  # one more in every iteration
+    "zeros for an unused result",  # the gradient that autograd makes up for it
     "held twice: dtype",  # the same values in two dtypes
     "held twice: copy",  # a copy of what is alive
+    "kept wider than its values",  # cast to a wider dtype, and kept in it
     "wider than its parameter",  # gradients, sums of them, optimizer state
     "cheap to recompute",  # saved for backward, though it could be made again for little
     "optional state",  # optimizer state that only an option of the optimizer needs

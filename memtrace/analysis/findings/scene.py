@@ -11,12 +11,14 @@ import numpy.typing as npt
 from memtrace.analysis.findings.finding import Finding, Kind, Sure
 from memtrace.analysis.peak import Subject
 from memtrace.analysis.rows import layer_pattern
+from memtrace.analysis.whatif import Edit
 from memtrace.snapshot.columns import Int64
 from memtrace.symbols import Attribution, Naming
 from memtrace.symbols.categories import CATEGORIES, WORKSPACES
 from memtrace.symbols.owners import members_of
 from memtrace.symbols.statements import Tensor
-from memtrace.timeline import Accounting, Window, peak, sizes
+from memtrace.timeline import Accounting, Rules, Window, peak, sizes
+from memtrace.timeline.replay import is_cpu
 
 # What takes less than this share of what the program holds at its peak does not close a gap that
 # anybody looks for. Workspaces of cuBLAS, of a fixed size however small the program is, apart.
@@ -31,9 +33,7 @@ class Scene:
     if born < k ≤ end. ``size`` are its bytes, ``at_peak`` whether it counts at the peak.
     """
 
-    def __init__(
-        self, subject: Subject, attribution: Attribution, accounting: Accounting
-    ) -> None:
+    def __init__(self, subject: Subject, attribution: Attribution, accounting: Accounting) -> None:
         self.subject = subject
         self.run = subject.replay
         self.window: Window = subject.window
@@ -114,6 +114,15 @@ class Scene:
         """What some lifetimes hold at the peak: requested bytes, as rows have them."""
         held = [k for k in set(lifetimes) if self.at_peak[k]]
         return int(self.requested[held].sum())
+
+    def narrowed(self, lifetime: int, requested: int) -> Edit:
+        """The same life with a request of so many bytes, in a block rounded as the allocator
+        does; what a large block is not split for is not known and left out."""
+        size = requested
+        if self.accounting == "allocated" and not is_cpu(self.subject.recording):
+            size = Rules.from_settings(self.subject.recording.settings).round(requested)
+        whole = (int(self.born[lifetime]), int(self.end[lifetime]))
+        return Edit(lifetime, (whole,), min(size, int(self.size[lifetime])))
 
     def describe(self, lifetimes: Sequence[int]) -> str:
         """'4 × bfloat16[1, 28, 4096, 4096] of model.layers.*.self_attn': alike ones in words."""

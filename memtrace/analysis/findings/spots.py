@@ -1,0 +1,106 @@
+"""One cause in one place, and the same cause in all layers as one."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+
+from memtrace.analysis.findings.cause import Cause
+from memtrace.analysis.findings.finding import Kind, Sure
+from memtrace.analysis.findings.scene import Scene
+from memtrace.analysis.whatif import Change, Edit, Extension, Way
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A lifetime that a cause takes, and what would become of it without.
+
+    ``beside`` are lifetimes that show it, such as the other copy. ``edit`` is None where no change
+    undoes it; ``extensions``, ``needs`` and ``moved`` are as in a Change. ``excess`` is how many of
+    the lifetime's bytes the cause takes, None: all.
+    """
+
+    kind: Kind
+    lifetime: int
+    evidence: tuple[str, ...] = ()
+    beside: tuple[int, ...] = ()
+    edit: Edit | None = None
+    extensions: tuple[Extension, ...] = ()
+    needs: tuple[int, ...] = ()
+    moved: int = 0
+    excess: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """What is said of a kind: ``title`` and ``change`` with ``{what}`` for the tensors."""
+
+    title: str
+    try_: str
+    way: Way
+    change: str
+    sure: Sure
+
+
+def gather(
+    scene: Scene,
+    spots: Iterable[Spot],
+    wordings: Callable[[Kind], Wording],
+    key: Callable[[Spot], Hashable] | None = None,
+) -> list[Cause]:
+    """Spots of one kind in all layers as one cause; ``key`` is equal for those.
+
+    A cause that is too small to matter at any moment is left out. One that holds nothing at the
+    peak stays, with no bytes: what it changes may matter once the peak is lower.
+    """
+    groups: dict[Hashable, list[Spot]] = defaultdict(list)
+    for spot in spots:
+        groups[spot.kind, key(spot) if key else scene.kind_of(spot.lifetime)].append(spot)
+    return [
+        _tell(scene, group, wordings(group[0].kind))
+        for group in groups.values()
+        if sum(_taken(scene, spot) for spot in group) >= scene.floor
+    ]
+
+
+def _taken(scene: Scene, spot: Spot) -> int:
+    return int(scene.requested[spot.lifetime]) if spot.excess is None else spot.excess
+
+
+def _tell(scene: Scene, group: Sequence[Spot], wording: Wording) -> Cause:
+    held = [spot for spot in group if scene.at_peak[spot.lifetime]]
+    shown = held or group
+    what = scene.describe([spot.lifetime for spot in shown])
+    finding = scene.found(
+        group[0].kind,
+        wording.title.format(what=what),
+        [spot.lifetime for spot in held],
+        evidence=shown[0].evidence,
+        try_=wording.try_,
+        sure=wording.sure,
+        bytes_=sum(_taken(scene, spot) for spot in held),
+        beside=shown[0].beside,
+    )
+    changed = [spot for spot in group if spot.edit is not None]
+    if not changed:
+        return Cause(finding)
+    touched = {spot.lifetime for spot in changed}
+    everything = scene.describe([spot.lifetime for spot in changed])
+    change = Change(
+        wording.way,
+        wording.change.format(what=everything),
+        tuple(spot.edit for spot in changed if spot.edit is not None),
+        _longest(one for spot in changed for one in spot.extensions),
+        frozenset(k for spot in changed for k in spot.needs) - touched,
+        sum(spot.moved for spot in changed),
+    )
+    return Cause(finding, (change,))
+
+
+def _longest(extensions: Iterable[Extension]) -> tuple[Extension, ...]:
+    """One for each lifetime."""
+    until: dict[int, int] = {}
+    for one in extensions:
+        until[one.lifetime] = max(until.get(one.lifetime, one.until), one.until)
+    return tuple(Extension(lifetime, moment) for lifetime, moment in until.items())
