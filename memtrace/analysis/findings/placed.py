@@ -59,8 +59,14 @@ class Placed:
         return self._events[at] if at < len(self._events) else self._events[-1] + 1
 
     def after(self, statement: int) -> int:
-        """Just before the first event of any later statement."""
-        return self.moment(statement + 1)
+        """When a statement is done: after its last event, or, where it has none, just before the
+        next event of its pass. What comes after the last event of a pass is not the pass's."""
+        at = bisect_right(self._statements, statement)
+        own = at > 0 and self._statements[at - 1] == statement
+        following = at < len(self._events) and self.phase(self._statements[at])
+        if not own and following == self.phase(statement):
+            return self._events[at]
+        return self._events[at - 1] + 1 if at > 0 else self.moment(statement)
 
     def root(self, name: str) -> str:
         """The name of the memory that a value has: by the text, and where a fusion returned what it
@@ -169,6 +175,8 @@ class Placed:
             if len(names) > 1:
                 fitting = [n for n in names if self._text_frees(n) == freed and freed >= 0]
                 names = fitting if len(fitting) == 1 else []
+            if names and freed == maker and self._text_frees(names[0]) != maker:
+                continue  # freed before the statement was done: none of what it returns
             if names and names[0] not in self.lifetimes:
                 yield names[0], lifetime
 

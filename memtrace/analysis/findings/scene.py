@@ -17,6 +17,7 @@ from memtrace.symbols import Attribution, Naming
 from memtrace.symbols.categories import CATEGORIES, WORKSPACES
 from memtrace.symbols.owners import members_of
 from memtrace.symbols.statements import Tensor
+from memtrace.symbols.table import is_library, short_path
 from memtrace.timeline import Accounting, Rules, Window, peak, sizes
 from memtrace.timeline.replay import is_cpu
 
@@ -124,6 +125,11 @@ class Scene:
         whole = (int(self.born[lifetime]), int(self.end[lifetime]))
         return Edit(lifetime, (whole,), min(size, int(self.size[lifetime])))
 
+    def grows(self, begin: int, end: int) -> bool:
+        """Whether anything is allocated by the events from ``begin`` on and before ``end``."""
+        first, last = np.searchsorted(self.born, (begin, end))
+        return bool(last > first)
+
     def describe(self, lifetimes: Sequence[int]) -> str:
         """'4 × bfloat16[1, 28, 4096, 4096] of model.layers.*.self_attn': alike ones in words."""
         first = lifetimes[0]
@@ -145,6 +151,17 @@ class Scene:
             if statement is not None:
                 return f"{naming.where}  {statement.text}"
         return naming.symbol.line or naming.where
+
+    def free_line(self, lifetime: int) -> str:
+        """The line that frees a lifetime, '' where no Python did it."""
+        frames = self.attribution.stacks.python(int(self.run.lifetimes.free_stack[lifetime]))
+        # Under a default device, every function of torch is called through a wrapper.
+        frames = [f for f in frames if not is_library(f.filename)] or frames
+        if not frames:
+            return ""
+        statement = self.attribution.sources.statement(frames[0].filename, frames[0].line)
+        text = f"  {statement.text}" if statement is not None and statement.text else ""
+        return f"{short_path(frames[0].filename)}:{frames[0].line}{text}"
 
     def found(
         self,

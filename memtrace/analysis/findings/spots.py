@@ -60,8 +60,13 @@ def gather(
     return [
         _tell(scene, group, wordings(group[0].kind))
         for group in groups.values()
-        if sum(_taken(scene, spot) for spot in group) >= scene.floor
+        if sum(_weight(scene, spot) for spot in group) >= scene.floor
     ]
+
+
+def _weight(scene: Scene, spot: Spot) -> int:
+    """What it may matter by, now or once the peak is lower."""
+    return _taken(scene, spot) or (int(scene.requested[spot.lifetime]) if spot.edit else 0)
 
 
 def _taken(scene: Scene, spot: Spot) -> int:
