@@ -24,7 +24,7 @@ from memtrace.timeline.replay import is_cpu
 # What takes less than this share of what the program holds at its peak does not close a gap that
 # anybody looks for. Workspaces of cuBLAS, of a fixed size however small the program is, apart.
 WORTH = 0.01
-_LINES_LIMIT = 4
+_SHAPES = 2  # that are named; more would not be read
 
 
 class Scene:
@@ -131,14 +131,18 @@ class Scene:
         return bool(last > first)
 
     def describe(self, lifetimes: Sequence[int]) -> str:
-        """'4 × bfloat16[1, 28, 4096, 4096] of model.layers.*.self_attn': alike ones in words."""
-        first = lifetimes[0]
+        """'4 × bfloat16[1, 28, 4096, 4096] of model.layers.*.self_attn': alike ones in words.
+
+        Where their shapes are not known, what makes them.
+        """
         texts = list(dict.fromkeys(t.text for k in lifetimes for t in self.tensors(k)))
-        shape = " | ".join(texts[:2]) if len(texts) <= 2 else f"{len(texts)} shapes"
-        what = shape or f"{int(self.requested[first]):,} bytes"
+        if not texts:
+            symbol = self.naming(lifetimes[0]).symbol
+            texts = [f"{symbol.name} ({symbol.line})" if symbol.line else symbol.name]
+        what = " | ".join(texts) if len(texts) <= _SHAPES else f"tensors of {len(texts)} shapes"
         many = f"{len(lifetimes)} × " if len(lifetimes) > 1 else ""
         layers = list(dict.fromkeys(layer_pattern(self.layer(k)) for k in lifetimes))
-        place = f" of {layers[0]}" if len(layers) == 1 and layers[0] else ""
+        place = f" of {layers[0]}" if len(layers) == 1 and layers[0].strip("*.") else ""
         return f"{many}{what}{place}"
 
     def where(self, lifetime: int) -> str:

@@ -18,7 +18,8 @@ class Spot:
 
     ``beside`` are lifetimes that show it, such as the other copy. ``edit`` is None where no change
     undoes it; ``extensions``, ``needs`` and ``moved`` are as in a Change. ``excess`` is how many of
-    the lifetime's bytes the cause takes, None: all.
+    the lifetime's bytes the cause takes, None: all. ``key`` is equal for what is one cause, None:
+    for what is alike in all layers.
     """
 
     kind: Kind
@@ -30,6 +31,7 @@ class Spot:
     needs: tuple[int, ...] = ()
     moved: int = 0
     excess: int | None = None
+    key: Hashable = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +49,15 @@ def gather(
     scene: Scene,
     spots: Iterable[Spot],
     wordings: Callable[[Kind], Wording],
-    key: Callable[[Spot], Hashable] | None = None,
 ) -> list[Cause]:
-    """Spots of one kind in all layers as one cause; ``key`` is equal for those.
+    """Spots of one kind in all layers as one cause.
 
     A cause that is too small to matter at any moment is left out. One that holds nothing at the
     peak stays, with no bytes: what it changes may matter once the peak is lower.
     """
     groups: dict[Hashable, list[Spot]] = defaultdict(list)
     for spot in spots:
-        groups[spot.kind, key(spot) if key else scene.kind_of(spot.lifetime)].append(spot)
+        groups[spot.kind, spot.key or scene.kind_of(spot.lifetime)].append(spot)
     return [
         _tell(scene, group, wordings(group[0].kind))
         for group in groups.values()
