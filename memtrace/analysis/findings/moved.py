@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from memtrace.analysis.findings.cause import Cause
 from memtrace.analysis.findings.finding import Kind
 from memtrace.analysis.findings.placed import Placed
 from memtrace.analysis.findings.scene import Scene
-from memtrace.analysis.findings.spots import Spot, Wording, gather
+from memtrace.analysis.findings.spots import Spot, Told, Wording
 from memtrace.analysis.whatif import Edit, Extension
 from memtrace.program import Operation, Statement, is_fusion, is_shape_only, move_range, writes
 
@@ -46,7 +45,7 @@ _WORDINGS: dict[Kind, Wording] = {
 }
 
 
-def find_moved(scene: Scene, programs: Sequence[Placed]) -> list[Cause]:
+def find_moved(scene: Scene, programs: Sequence[Placed]) -> list[Told]:
     """Copies of shapes, producers far from their consumers, and what outlives its last use."""
     spots = [
         spot
@@ -56,7 +55,7 @@ def find_moved(scene: Scene, programs: Sequence[Placed]) -> list[Cause]:
         if spot is not None
     ]
     spots += [spot for placed in programs for spot in _find_copies(scene, placed)]
-    return gather(scene, spots, _WORDINGS.__getitem__)
+    return [(spot, _WORDINGS[spot.kind]) for spot in spots]
 
 
 def _find_early(scene: Scene, placed: Placed, root: str, lifetime: int) -> Spot | None:

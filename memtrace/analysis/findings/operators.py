@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from memtrace.analysis.findings.cause import Cause
 from memtrace.analysis.findings.derivation import ELEMENTWISE
 from memtrace.analysis.findings.eager import WIDTHS, EagerRun, Made
 from memtrace.analysis.findings.finding import Kind
 from memtrace.analysis.findings.scene import Scene
-from memtrace.analysis.findings.spots import Spot, Wording, gather
+from memtrace.analysis.findings.spots import Spot, Told, Wording
 from memtrace.analysis.rows import layer_pattern
 from memtrace.analysis.whatif import Edit
 from memtrace.symbols.categories import SAVED, TEMPORARY
@@ -58,7 +57,7 @@ _CONSTANT = ("arange", "eye", "full", "linspace", "ones", "tril", "triu", "zeros
 _CHAIN = 3  # saved results of one line from which on they are a chain of operations
 
 
-def find_operators(scene: Scene, eager: EagerRun) -> list[Cause]:
+def find_operators(scene: Scene, eager: EagerRun) -> list[Told]:
     """Causes in what operators without a compiler made in the window."""
     spots = [
         *_find_casts(scene, eager),
@@ -67,7 +66,7 @@ def find_operators(scene: Scene, eager: EagerRun) -> list[Cause]:
         *_find_chains(scene, eager),
         *_find_late(scene, eager),
     ]
-    return gather(scene, spots, _WORDINGS.__getitem__)
+    return [(spot, _WORDINGS[spot.kind]) for spot in spots]
 
 
 def _find_casts(scene: Scene, eager: EagerRun) -> Iterator[Spot]:
@@ -96,7 +95,7 @@ def _find_casts(scene: Scene, eager: EagerRun) -> Iterator[Spot]:
         if lifetime in known:
             continue
         born = int(scene.born[lifetime])
-        if _overlap(scene, lifetime, source):
+        if scene.overlap(lifetime, source):
             known.add(lifetime)
             yield Spot(
                 "held twice: dtype",
@@ -125,7 +124,7 @@ def _find_copies(scene: Scene, eager: EagerRun) -> Iterator[Spot]:
         if not made.is_copy:
             continue
         source = _source(scene, lifetime, {size})
-        if source is None or not _overlap(scene, lifetime, source):
+        if source is None or not scene.overlap(lifetime, source):
             continue
         born = int(scene.born[lifetime])
         yield Spot(
@@ -266,12 +265,6 @@ def _widened(scene: Scene, eager: EagerRun, lifetime: int) -> str | None:
     width = size // made.elements
     source = _source(scene, lifetime, {made.elements * w for w in WIDTHS if w < width})
     return None if source is None else f"{int(scene.requested[source]) // made.elements}"
-
-
-def _overlap(scene: Scene, one: int, other: int) -> bool:
-    """Whether two live side by side while something is allocated."""
-    begin = max(int(scene.born[one]), int(scene.born[other])) + 1
-    return scene.grows(begin, min(int(scene.end[one]), int(scene.end[other])))
 
 
 def _when(scene: Scene, one: int, other: int) -> str:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from memtrace.analysis.findings.cause import Cause
 from memtrace.analysis.findings.derivation import Derivation, derive, find_makers
 from memtrace.analysis.findings.finding import Kind
 from memtrace.analysis.findings.placed import Placed
 from memtrace.analysis.findings.scene import Scene
-from memtrace.analysis.findings.spots import Spot, Wording, gather
+from memtrace.analysis.findings.spots import Spot, Told, Wording
 from memtrace.analysis.whatif import Edit
 from memtrace.program import Operation
 from memtrace.symbols.statements import Tensor
@@ -50,10 +49,10 @@ _WORDINGS: dict[Kind, Wording] = {
 _MOST_SHOWN = 3
 
 
-def find_saved(scene: Scene, programs: Sequence[Placed]) -> list[Cause]:
+def find_saved(scene: Scene, programs: Sequence[Placed]) -> list[Told]:
     """Twins, copies and cheap values that are kept from the forward pass to the backward."""
     spots = [spot for placed in programs for spot in _find(scene, placed)]
-    return gather(scene, spots, _WORDINGS.__getitem__)
+    return [(spot, _WORDINGS[spot.kind]) for spot in spots]
 
 
 def _find(scene: Scene, placed: Placed) -> Iterator[Spot]:

@@ -20,6 +20,7 @@ from memtrace.symbols.statements import Tensor
 from memtrace.symbols.table import is_library, short_path
 from memtrace.timeline import Accounting, Rules, Window, peak, sizes
 from memtrace.timeline.replay import is_cpu
+from memtrace.timeline.rules import MIN_BLOCK
 
 # What takes less than this share of what the program holds at its peak does not close a gap that
 # anybody looks for. Workspaces of cuBLAS, of a fixed size however small the program is, apart.
@@ -129,6 +130,17 @@ class Scene:
         """Whether anything is allocated by the events from ``begin`` on and before ``end``."""
         first, last = np.searchsorted(self.born, (begin, end))
         return bool(last > first)
+
+    def overlap(self, one: int, other: int) -> bool:
+        """Whether two live side by side at the peak, or while anything else is allocated."""
+        if self.at_peak[one] and self.at_peak[other]:
+            return True
+        begin = max(int(self.born[one]), int(self.born[other])) + 1
+        return self.grows(begin, min(int(self.end[one]), int(self.end[other])))
+
+    def narrowest(self, lifetimes: Int64) -> Int64:
+        """The blocks of some lifetimes if every one were split: requests rounded up to 512."""
+        return np.maximum(-(-self.requested[lifetimes] // MIN_BLOCK), 1) * MIN_BLOCK
 
     def describe(self, lifetimes: Sequence[int]) -> str:
         """'4 × bfloat16[1, 28, 4096, 4096] of model.layers.*.self_attn': alike ones in words.

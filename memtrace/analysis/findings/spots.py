@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 from memtrace.analysis.findings.cause import Cause
 from memtrace.analysis.findings.finding import Kind, Sure
@@ -45,22 +46,31 @@ class Wording:
     sure: Sure
 
 
-def gather(
-    scene: Scene,
-    spots: Iterable[Spot],
-    wordings: Callable[[Kind], Wording],
-) -> list[Cause]:
+Told = tuple[Spot, Wording]
+
+
+def gather(scene: Scene, told: Iterable[Told]) -> list[Cause]:
     """Spots of one kind in all layers as one cause.
 
-    A cause that is too small to matter at any moment is left out. One that holds nothing at the
-    peak stays, with no bytes: what it changes may matter once the peak is lower.
+    Of several causes that a lifetime's bytes at the peak may have, the first in the order of kinds
+    gets them. A cause that is too small to matter at any moment is left out. One that holds nothing
+    at the peak stays, with no bytes: what it changes may matter once the peak is lower.
     """
+    order = get_args(Kind)
     groups: dict[Hashable, list[Spot]] = defaultdict(list)
-    for spot in spots:
-        groups[spot.kind, spot.key or scene.kind_of(spot.lifetime)].append(spot)
+    wordings: dict[Hashable, Wording] = {}
+    claimed: set[int] = set()
+    for spot, wording in sorted(told, key=lambda one: order.index(one[0].kind)):
+        if scene.at_peak[spot.lifetime] and _taken(scene, spot) > 0:
+            if spot.lifetime in claimed:
+                continue
+            claimed.add(spot.lifetime)
+        key = (spot.kind, wording.title, spot.key or scene.kind_of(spot.lifetime))
+        groups[key].append(spot)
+        wordings[key] = wording
     return [
-        _tell(scene, group, wordings(group[0].kind))
-        for group in groups.values()
+        _tell(scene, group, wordings[key])
+        for key, group in groups.items()
         if sum(_weight(scene, spot) for spot in group) >= scene.floor
     ]
 
@@ -75,7 +85,7 @@ def _taken(scene: Scene, spot: Spot) -> int:
 
 
 def _tell(scene: Scene, group: Sequence[Spot], wording: Wording) -> Cause:
-    held = [spot for spot in group if scene.at_peak[spot.lifetime]]
+    held = [spot for spot in group if scene.at_peak[spot.lifetime] and _taken(scene, spot) > 0]
     shown = held or group
     what = scene.describe([spot.lifetime for spot in shown])
     finding = scene.found(
