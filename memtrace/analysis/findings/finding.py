@@ -24,6 +24,7 @@ Kind = Literal[
     "block slack",  # what blocks hold beyond what was asked for
     "recomputed in A, saved in B",
     "more in B",  # two captures: what the gap consists of and no other cause explains
+    "more in A",
 ]
 # "certain": the trace or the program's own names say so. "likely": what was seen allows little
 # else. "possible": worth a look; what was seen has other explanations, too.

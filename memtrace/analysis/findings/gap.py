@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -22,6 +22,8 @@ _TRY = {
     SAVED: "let the backward make it again (activation checkpointing), or save less",
 }
 _LINES = 4
+_KERNEL = re.compile(r"^[a-z]+_[a-z]+_fused_(?P<names>\w+?)_\d+$")
+_BACKWARD = re.compile(r"^# AOT ID: \['\d+_backward'\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,6 @@ def explain_gap(
     ``reports`` are the peaks, in one accounting.
     """
     parts = _pair(*explained)
-    found = [part.finding for part in parts]
     claimed = [{k for one in _whole(side) for k in one.lifetimes} for side in explained]
     left = [
         replace(report, rows=tuple(_rows_without(side, mine)))
@@ -67,14 +68,9 @@ def explain_gap(
     ]
     diff = compare_peaks(subjects, *left)
     floor = max(side.scene.floor for side in explained)
-    rest = diff.gap_bytes - sum(part.delta for part in parts)
     for row in fold_rows(diff.rows):
-        if row.delta < floor or row.symbol.special:
-            continue
-        part = _part_of(row, explained)
-        if part.finding not in found:
-            parts.append(part)
-            rest -= part.delta
+        if abs(row.delta) >= floor and not row.symbol.special:
+            parts.append(_part_of(row, explained))
     parts = [part for part in parts if abs(part.delta) >= floor]
     rest = diff.gap_bytes - sum(part.delta for part in parts)
     parts.sort(key=lambda part: (-abs(part.delta), part.finding.title))
@@ -107,8 +103,10 @@ def _rows_without(side: Explained, claimed: set[int]) -> Sequence[Row]:
 
 
 def _part_of(row: Row, explained: tuple[Explained, Explained]) -> Part:
-    """What B holds more of, as a finding."""
+    """What one side holds more of, as a finding."""
     a, b = row.sides
+    if row.delta < 0:
+        return Part(_more_in_a(row), a.bytes, b.bytes)
     name = folded_symbol(row).text
     category = max(b.categories, key=lambda one: one[1])[0] if b.categories else ""
     recomputed = category == SAVED and _is_recomputed(row, explained)
@@ -118,9 +116,7 @@ def _part_of(row: Row, explained: tuple[Explained, Explained]) -> Part:
     if category:
         evidence.append(f"in B it is {category}")
     if recomputed:
-        evidence.append(
-            "A's backward makes tensors of this shape and dtype so many times more than B's"
-        )
+        evidence.append("A's backward runs again what makes it in the forward; B's does not")
     finding = Finding(
         kind="recomputed in A, saved in B" if recomputed else "more in B",
         title=f"{name}: " + ("saved in B, made again in A" if recomputed else _word(row)),
@@ -133,6 +129,21 @@ def _part_of(row: Row, explained: tuple[Explained, Explained]) -> Part:
         sure="likely" if recomputed else "certain",
     )
     return Part(finding, a.bytes, b.bytes)
+
+
+def _more_in_a(row: Row) -> Finding:
+    a = row.sides[0]
+    words = {"GONE": "only A makes it", "FREED EARLIER": "A holds it longer"}
+    return Finding(
+        kind="more in A",
+        title=f"{folded_symbol(row).text}: {words.get(row.status, 'more in A')}",
+        bytes=-row.delta,
+        symbols=tuple(symbol.text for symbol in a.symbols) or (row.symbol.text,),
+        lines=tuple(dict.fromkeys([*a.lines, *a.where]))[:_LINES],
+        layers=tuple(layer for layer, _ in a.layers if layer),
+        evidence=(_difference(row),),
+        sure="certain",
+    )
 
 
 def _word(row: Row) -> str:
@@ -159,20 +170,43 @@ def _difference(row: Row) -> str:
 
 
 def _is_recomputed(row: Row, explained: tuple[Explained, Explained]) -> bool:
-    """Whether A's backward makes tensors like those that B saves as many times more than B's."""
-    more = row.sides[1].count - row.sides[0].count
-    for shape, _ in row.sides[1].tensors[:1]:
-        counts = [_made_in_backward(side)[shape] for side in explained]
-        return more > 0 and counts[0] - counts[1] >= more
+    """Whether A's backward runs again what makes B's tensors in the forward, and B's does not.
+
+    Of operators the same one at the same line; of Inductor's kernels what they fuse.
+    """
+    for symbol in row.sides[1].symbols:
+        if symbol.phase != "forward":
+            continue
+        if symbol.compiler == "inductor":
+            fused = _fused(symbol.name)
+            in_a, in_b = (fused <= _fused_in_backward(side) for side in explained)
+        else:
+            what = (symbol.name, symbol.operation, symbol.line)
+            in_a, in_b = (what in _run_in_backward(side) for side in explained)
+        if in_a and not in_b and (symbol.line or symbol.compiler == "inductor"):
+            return True
     return False
 
 
-def _made_in_backward(side: Explained) -> Counter[str]:
-    """How many tensors of each shape the window's backward makes."""
-    scene = side.scene
-    found: Counter[str] = Counter()
-    for lifetime in scene.inside:
-        if scene.naming(lifetime).symbol.phase == "backward":
-            texts = dict.fromkeys(tensor.text for tensor in scene.tensors(lifetime))
-            found[" | ".join(texts)] += 1
-    return found
+def _run_in_backward(side: Explained) -> set[tuple[str, str, str]]:
+    """What allocates in the window's backward, without its pass."""
+    symbols = {side.scene.naming(lifetime).symbol for lifetime in side.scene.inside}
+    return {(s.name, s.operation, s.line) for s in symbols if s.phase == "backward"}
+
+
+def _fused(kernel: str) -> frozenset[str]:
+    """'triton_poi_fused_addmm_exp_0' → addmm, exp. Empty sets are of no kernel's name."""
+    found = _KERNEL.match(kernel)
+    return frozenset(found["names"].split("_")) if found else frozenset({kernel})
+
+
+def _fused_in_backward(side: Explained) -> frozenset[str]:
+    """What all kernels of Inductor's backward files fuse."""
+    sources = side.scene.attribution.sources
+    found: set[str] = set()
+    for filename in sources.filenames:
+        if _BACKWARD.match(sources.text(filename)):
+            for statement in sources.source(filename).statements.values():
+                if statement.callee.endswith(".run"):
+                    found |= _fused(statement.callee.removesuffix(".run"))
+    return frozenset(found)
