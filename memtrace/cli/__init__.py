@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import typer
 
-from memtrace.cli import diff, export, peak, record, report, show, view
+from memtrace.cli import diff, explain, export, peak, record, report, show, view
 from memtrace.errors import MemtraceError
 
 app = typer.Typer(
@@ -29,6 +29,7 @@ app = typer.Typer(
 record.register(app)
 peak.register(app)
 diff.register(app)
+explain.register(app)
 show.register(app)
 export.register(app)
 report.register(app)

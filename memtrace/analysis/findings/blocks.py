@@ -24,9 +24,8 @@ _WORDINGS: dict[Kind, Wording] = {
         "certain",
     ),
     "zeros for an unused result": Wording(
-        "{what}: zeros, as the gradient of a result that the loss does not use",
-        "return only the loss from what is compiled, or detach the other results: autograd makes "
-        "no gradient for these",
+        "{what}: zeros, the gradient of a result that the loss does not use",
+        "return the loss alone from what is compiled, or detach the other results",
         "gone",
         "do without {what}, the gradient of an unused result",
         "certain",
@@ -64,14 +63,11 @@ def _find_zeros(scene: Scene) -> Iterator[Spot]:
         symbol = scene.naming(lifetime).symbol
         if symbol.name in _PROGRAMS and symbol.operation in ("aten::zeros", "aten::zeros_like"):
             names = " or ".join(dict.fromkeys(t.name for t in scene.tensors(lifetime)))
-            result = f", here of {names}" if names else ""
+            result = f", here for {names}" if names else ""
             yield Spot(
                 "zeros for an unused result",
                 lifetime,
-                (
-                    f"{symbol.name} makes it of zeros before the compiled backward runs, as it "
-                    f"does for every result without a gradient{result}",
-                ),
+                (f"{symbol.name} makes zeros for every result that has no gradient{result}",),
                 edit=Edit(lifetime),
             )
 

@@ -97,8 +97,8 @@ def _find_early(scene: Scene, placed: Placed, root: str, lifetime: int) -> Spot 
         "born early" if is_fusion(statement.name) else "order alone",
         lifetime,
         (
-            f"made at {placed.line(maker)}",
-            f"first read {uses[0] - maker} statements later, at {placed.line(uses[0])}",
+            f"made at {placed.place(maker)}, first read {uses[0] - maker} statements later at "
+            f"{placed.place(uses[0])}",
             *(
                 (f"{len(extensions)} of its inputs would have to live longer for it",)
                 if extensions
@@ -177,8 +177,8 @@ def _find_late(placed: Placed, root: str, lifetime: int) -> Spot | None:
         "held after last use",
         lifetime,
         (
-            f"last read at {placed.line(uses[-1])}",
-            f"freed by {freed}" if freed else "not freed by a line of Python",
+            f"last read at {placed.place(uses[-1])}, "
+            + (f"freed by {freed}" if freed else "not freed by a line of Python"),
             *((f"held by {holder}",) if holder and holder != root else ()),
         ),
         (),

@@ -151,6 +151,11 @@ class Placed:
         life = self.by_text.get(root)
         return life.holders[-1] if life is not None and life.holders else ""
 
+    def place(self, statement: int) -> str:
+        """'thunder.backward_fn_24:301'."""
+        one = self.program.statements[statement]
+        return f"{one.filename}:{one.line}"
+
     def line(self, statement: int) -> str:
         """'thunder.backward_fn_24:301  t5 = …'."""
         one = self.program.statements[statement]

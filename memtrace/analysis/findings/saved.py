@@ -16,31 +16,28 @@ from memtrace.symbols.statements import Tensor
 _WORDINGS: dict[Kind, Wording] = {
     "held twice: dtype": Wording(
         "{what} kept beside what it is cast from",
-        "save only what it is cast from and cast it again in the backward: the values are the same",
+        "save what it is cast from alone and cast it again in the backward: same values",
         "recomputed",
         "cast {what} again in the backward",
         "certain",
     ),
     "held twice: copy": Wording(
         "{what} kept beside what it is a copy of",
-        "save the original only and lay it out anew in the backward, or keep the copy out of the "
-        "fusion so that it stays a view",
+        "save the original alone and lay it out anew in the backward, or keep it a view",
         "recomputed",
         "copy {what} again in the backward",
         "certain",
     ),
     "cheap to recompute": Wording(
         "{what} saved for the backward, though cheap to make again",
-        "make it again in the backward from what is alive there anyway: checkpoint these lines, or "
-        "recompute it in a Thunder transform",
+        "make it again in the backward: checkpoint these lines, or recompute it in a transform",
         "recomputed",
         "make {what} again in the backward",
         "certain",
     ),
     "kept wider than its values": Wording(
         "{what} kept in a wider dtype than its values have",
-        "save what it is cast from, in the narrower dtype, and cast it again in the backward: the "
-        "values are the same",
+        "save what it is cast from and cast it again in the backward: same values",
         "narrower",
         "save {what} in the dtype it is cast from",
         "certain",
@@ -124,13 +121,16 @@ def _narrower(placed: Placed, made: Operation | None, name: str) -> Tensor | Non
 
 
 def _evidence(placed: Placed, name: str, found: Derivation, reader: int) -> tuple[str, ...]:
-    steps = [one.text for one in found.operations]
+    """How it follows from what is there, and where it is first read in the backward."""
+    steps = list(dict.fromkeys(one.name.rpartition(".")[2] for one in found.operations))
     if len(steps) > _MOST_SHOWN:
-        steps = [f"{len(steps)} elementwise operations, the last of them {steps[-1]}"]
+        steps = [*steps[: _MOST_SHOWN - 1], "…", steps[-1]]
     names = list(found.sources)
     more = len(names) - _MOST_SHOWN
     listed = ", ".join(names[:_MOST_SHOWN]) + (f" and {more} more" if more > 0 else "")
-    alive = f"{listed} {'is' if len(names) == 1 else 'are'} alive anyway"
+    said = f"{name} follows from {listed or 'constants alone'} by {', '.join(steps)}"
+    where = placed.place(reader)
     if not names:
-        alive = f"{name} is made of constants alone"
-    return (*steps, f"{alive} when the backward first reads {name}: {placed.line(reader)}")
+        return (said, f"the backward first reads it at {where}")
+    be = "is" if len(names) == 1 else "are"
+    return (said, f"the backward first reads it at {where}, where {listed} {be} alive anyway")
