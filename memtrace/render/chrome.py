@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from memtrace.analysis.tracks import Counter, Process, Slices, Trace
+from memtrace.analysis.tracks import CORRELATION, Counter, Process, Slices, Trace, arrow_ids
 from memtrace.snapshot.columns import Int64
 
 _CHUNK = 256  # records at a time
@@ -84,6 +84,19 @@ class _Writer:
             joint = "," if parts else ""
             columns.append(np.array([joint + one if one else "" for one in described], object))
             self._fill(form + "%s}}", columns)
+            if slices.arrows and CORRELATION in present:
+                self._write_arrows(slices, rows, first)
+
+    def _write_arrows(self, slices: Slices, rows: Int64, first: int) -> None:
+        """One end of each arrow: it binds to the slice that begins there."""
+        end = '"ph":"s"' if slices.arrows == "from" else '"ph":"f","bp":"e"'
+        form = (
+            f',\n{{"pid":{self._pid},"tid":%d,"name":"launch","cat":"launch",{end},'
+            f'"id":%d,"ts":{_TIME}}}'
+        )
+        lane = first + slices.lane[rows].astype(np.int64)
+        arrow = arrow_ids(slices.numbers[CORRELATION][rows], self._pid)
+        self._fill(form, [lane, arrow, *_times(slices.begin[rows])])
 
     def _fill(self, form: str, columns: Sequence[Any]) -> None:
         """Writes ``form`` once a row. One form for many rows takes less time than many forms."""

@@ -19,7 +19,7 @@ from memtrace.snapshot.columns import Int64
 Bytes = npt.NDArray[np.uint8]
 Piece = bytes | Bytes  # the same in every row, or shape (rows, width)
 
-_VARINT, _LENGTH = 0, 2  # protobuf's wire types
+_VARINT, _EIGHT_BYTES, _LENGTH = 0, 1, 2  # protobuf's wire types
 
 
 def fixed(message: Any) -> list[Piece]:
@@ -28,8 +28,14 @@ def fixed(message: Any) -> list[Piece]:
 
 
 def number(message: Any, field: str, column: Int64) -> list[Piece]:
-    """An integer field (not sint or fixed) of a message class, a value a row."""
+    """A varint field (of no sint type) of a message class, a value a row."""
     return [_tag(message, field, _VARINT), pad_varints(column)]
+
+
+def eight_bytes(message: Any, field: str, column: Int64) -> list[Piece]:
+    """A fixed64 field of a message class, a value a row."""
+    values = np.ascontiguousarray(column.astype("<u8")).view(np.uint8)
+    return [_tag(message, field, _EIGHT_BYTES), values.reshape(len(column), 8)]
 
 
 def inside(

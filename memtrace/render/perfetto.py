@@ -14,8 +14,17 @@ import numpy as np
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 from perfetto.trace_builder.proto_builder import StreamingTraceProtoBuilder
 
-from memtrace.analysis.tracks import Counter, Facts, Process, Slices, Trace, Value
-from memtrace.render.packets import Piece, fixed, inside, join, number, split
+from memtrace.analysis.tracks import (
+    CORRELATION,
+    Counter,
+    Facts,
+    Process,
+    Slices,
+    Trace,
+    Value,
+    arrow_ids,
+)
+from memtrace.render.packets import Piece, eight_bytes, fixed, inside, join, number, split
 from memtrace.snapshot.columns import Int64
 
 _SEQUENCE = 1
@@ -72,7 +81,7 @@ class _Writer:
             if isinstance(track, Counter):
                 self._write_counter(track, folders[track.folder], rank)
             else:
-                self._write_slices(track, folders[track.folder], rank)
+                self._write_slices(track, folders[track.folder], rank, pid)
 
     def _write_counter(self, counter: Counter, parent: int, rank: int) -> None:
         packet = self._describe(counter.name, parent, rank, counter.about)
@@ -87,7 +96,7 @@ class _Writer:
             time = counter.time[rows]
             self._stream.write(join(_packet(time, event), len(time)).tobytes())
 
-    def _write_slices(self, slices: Slices, parent: int, rank: int) -> None:
+    def _write_slices(self, slices: Slices, parent: int, rank: int, pid: int) -> None:
         lanes = int(slices.lane.max()) + 1 if len(slices) else 0
         first = self._tracks + 1
         for _ in range(lanes):
@@ -107,6 +116,9 @@ class _Writer:
                 event = fixed(_Event(type=kind))
                 event += number(_Event, "track_uuid", track[rows])
                 event += number(_Event, "name_iid", label[slices.label[rows]])
+                if slices.arrows and CORRELATION in present:
+                    arrow = arrow_ids(slices.numbers[CORRELATION][rows], pid)
+                    event += eight_bytes(_Event, "flow_ids", arrow)
                 for name in present:
                     note = fixed(_Note(name_iid=keys[name]))
                     field = "pointer_value" if name == "address" else "int_value"

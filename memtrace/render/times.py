@@ -8,10 +8,16 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from memtrace.analysis import GpuTime, PeakReport, Spread, Timing, card_bandwidth
+from memtrace.analysis import GpuTime, PeakReport, Row, Spread, Timing, card_bandwidth
 from memtrace.analysis import measure_throughput as measure
 from memtrace.render.hta import Breakdown
-from memtrace.render.units import clean, format_bytes, format_range, format_time
+from memtrace.render.units import (
+    clean,
+    format_bytes,
+    format_range,
+    format_time,
+    format_time_delta,
+)
 
 _KERNEL_WIDTH = 48  # characters of a kernel's name; templates make them endless
 _NOTABLE = 0.01  # of the busy time: what a symbol must take for its kernels to be spoken of
@@ -30,11 +36,11 @@ def print_times(
     ):
         known = [spread for spread in spreads if spread is not None]
         if len(known) == len(spreads):
-            console.print(Text(f"  {name} {_spreads(known)}", style="dim"))
+            console.print(Text(f"  {name} {spread_text(known)}", style="dim"))
             break
     gpus = [report.gpu for report in reports]
     if any(gpus):
-        text = " → ".join(_gpu(gpu) for gpu in gpus)
+        text = " → ".join(gpu_text(gpu) for gpu in gpus)
         console.print(Text(f"  GPU of the profiled step: {text}", style="dim"))
     for letter, breakdown in zip(
         ["A: ", "B: "] if len(reports) > 1 else [""], breakdowns, strict=True
@@ -43,7 +49,7 @@ def print_times(
             console.print(Text(f"  {letter}{_waits(breakdown)}", style="dim"))
 
 
-def _spreads(spreads: Sequence[Spread]) -> str:
+def spread_text(spreads: Sequence[Spread]) -> str:
     """'187.7 ms (186.9–188.1) → 153.6 ms (153.2–154.0), −18.2%'."""
     text = " → ".join(
         f"{format_time(s.median_ns)} ({format_range(s.low_ns, s.high_ns)})" for s in spreads
@@ -59,7 +65,7 @@ def _spreads(spreads: Sequence[Spread]) -> str:
     return f"{text}, {change}; {explained}"
 
 
-def _gpu(gpu: GpuTime | None) -> str:
+def gpu_text(gpu: GpuTime | None) -> str:
     if gpu is None:
         return "none seen"
     return f"busy {format_time(gpu.busy_ns)}, idle {format_time(gpu.idle_ns)}"
@@ -74,6 +80,15 @@ def _waits(breakdown: Breakdown) -> str:
         stream = f"on stream {wait.stream} " if len(breakdown.waits) > 1 else ""
         texts.append(f"{stream}{parts or 'nothing'}")
     return f"idle, as HolisticTraceAnalysis splits it: {'; '.join(texts)}"
+
+
+def time_text(row: Row) -> str:
+    """'GPU 156.5 ms', of two runs 'GPU +160.8 ms'; '' where nothing ran."""
+    if not any(side.time.kernels for side in row.sides):
+        return ""
+    if len(row.sides) == 1:
+        return f"GPU {time_amount(row.sides[0].time)}"
+    return f"GPU {format_time_delta(row.delta_ns)}"
 
 
 def time_amount(time: Timing) -> str:

@@ -8,7 +8,8 @@ from typer.testing import CliRunner
 
 from memtrace.analysis import fold_rows, open_subject, report_diff
 from memtrace.cli import app
-from memtrace.render.units import format_bytes, format_delta
+from memtrace.render.units import format_bytes, format_delta, format_time, format_time_delta
+from memtrace.render.wording import detail_text
 from memtrace.snapshot import read
 from memtrace.timeline import find_windows, position_in
 from tests.page.captures import ALLOCATORS, NVFUSER, PLAIN, SAMPLES, TORCHCOMPILE
@@ -119,3 +120,17 @@ def test_live_sets_of_both_runs_of_a_pair(browser, write):
     for side, path in enumerate((TORCHCOMPILE, NVFUSER)):
         expected = ask("peak", path)
         assert live_set(browser, side, expected["event"], "symbol") == rows_of(expected)
+
+
+def test_rows_and_runs_have_the_gpus_time(browser, write):
+    browser.open(write(TORCHCOMPILE, NVFUSER))
+    expected = ask("diff", TORCHCOMPILE, NVFUSER)
+    subjects = [open_subject(read(str(path))) for path in (TORCHCOMPILE, NVFUSER)]
+    folded = fold_rows(report_diff(*subjects).rows)
+    shown = browser.text("#rows tbody tr:first-child .detail")
+    time = format_time_delta(folded[0].delta_ns)
+    assert shown.startswith(f"GPU {time} · {detail_text(folded[0])} · ")
+    assert folded[0].delta_ns > 0.9 * expected["time_gap_ns"]
+    for run in (expected["baseline"], expected["candidate"]):
+        assert f"busy {format_time(run['gpu']['busy_ns'])}" in browser.text("body")
+        assert format_time(run["steps"]["gpu"]["median_ns"]) in browser.text("body")

@@ -17,6 +17,7 @@ from memtrace.analysis.tracks import describe_pair, describe_run
 from memtrace.render.chrome import write_chrome
 from memtrace.render.perfetto import write_perfetto
 from memtrace.snapshot import compress, read
+from memtrace.symbols.kernels import name_kernels
 from tests.analysis.test_tracks import one_iteration
 from tests.builders import MIB, events, recording, stack_table
 from tests.trace_processor import Trace
@@ -195,6 +196,36 @@ def test_kernels_and_operators_are_as_long_as_the_profiler_says(case):
     assert Count(one[:2] for one in found) == Count(one[:2] for one in seen)
     assert not Count(one for one in seen if not one[2].startswith("memtrace ")) - Count(found)
     assert not any(name.startswith("memtrace ") for *_, name in found)
+
+
+def test_arrows_lead_from_launches_to_kernels(case):
+    if case.profile is None:
+        return
+    kernels, ops = case.profile["kernels"], case.profile["ops"]
+    launched = dict(zip(ops["correlation"], ops["name"], strict=True))
+    pairs = Count(
+        (launched[c], name)
+        for c, name in zip(kernels["correlation"], kernels["name"], strict=True)
+        if c in launched
+    )
+    if max(Count(kernels["correlation"]).values(), default=0) > 1:
+        return  # what one launch replays is a chain
+    found = case.trace.rows(
+        "select a.name as launch, b.name as kernel from flow join slice a on slice_out = a.id "
+        "join slice b on slice_in = b.id"
+    )
+    assert Count(found) == pairs
+
+
+def test_kernels_bear_their_symbols(case):
+    if case.profile is None:
+        return
+    names = name_kernels(case.subject.recording, case.run)
+    told = arguments(case.trace, "dur >= 0")
+    found = [
+        one["symbol"] for one in told if one.get("kind") in ("kernel", "gpu_memcpy", "gpu_memset")
+    ]
+    assert Count(found) == Count(names.namings[row].symbol.text for row in names.rows)
 
 
 def test_lines_of_a_trace_bear_what_they_call(case):

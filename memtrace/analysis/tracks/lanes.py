@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
+from typing import Literal
 
 import numpy as np
 
@@ -84,6 +85,7 @@ def arrange(
     nested: bool = False,
     folder: str = "",
     about: str = "",
+    arrows: Literal["", "from", "to"] = "",
 ) -> Slices:
     """Slices in any order, laid on lanes: nested ones by ``nest``, others by ``pack``.
 
@@ -109,4 +111,5 @@ def arrange(
         numbers={key: column[rows] for key, column in (numbers or {}).items()},
         folder=folder,
         about=about,
+        arrows=arrows,
     )

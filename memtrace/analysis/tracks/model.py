@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
@@ -14,8 +15,18 @@ from memtrace.snapshot.columns import Int32, Int64
 
 Value = str | int | tuple[str, ...]
 Facts = Mapping[str, Value]
+# The number by which arrows find their ends.
+CORRELATION = "correlation"
 # A number that a slice does not have.
 ABSENT = np.iinfo(np.int64).min
+
+
+def arrow_ids(correlation: Int64, pid: int) -> Int64:
+    """Correlations, unique in their process only, as numbers unique in a trace; exact in a double.
+
+    Those that are no id a driver gives (32 bits) may meet others: an arrow too many is drawn.
+    """
+    return (correlation & 0xFFFF_FFFF) + (pid << 32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +52,8 @@ class Slices:
     All columns have shape (n,), in order of lane, begin, and end (the longest first). ``lane``
     counts from 0; on one lane two slices lie within each other or apart, never across. Slice k is
     called ``labels[label[k]]``, and described by ``details[detail[k]]`` and by ``numbers``, where a
-    slice without one has ABSENT.
+    slice without one has ABSENT. Arrows lead from slices of ``arrows`` "from" to those of "to" that
+    have the same ``correlation`` among their numbers.
     """
 
     name: str
@@ -55,6 +67,7 @@ class Slices:
     numbers: Mapping[str, Int64] = field(default_factory=dict)
     folder: str = ""
     about: str = ""
+    arrows: Literal["", "from", "to"] = ""
 
     def __len__(self) -> int:
         return len(self.begin)

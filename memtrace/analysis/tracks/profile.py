@@ -1,4 +1,7 @@
-"""What the profiler saw: CPU operators, a track a thread, and GPU work, a track a stream."""
+"""What the profiler saw: CPU operators, a track a thread, and GPU work, a track a stream.
+
+Arrows lead from launches to what they launched, which bears the symbol that it belongs to.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from memtrace.analysis.tracks.lanes import arrange
-from memtrace.analysis.tracks.model import ABSENT, Slices
+from memtrace.analysis.tracks.model import ABSENT, CORRELATION, Facts, Slices
 from memtrace.analysis.tracks.scope import Scope
 from memtrace.snapshot.columns import Int32, Int64
 from memtrace.snapshot.format import LAYER_PREFIX, LINE_PREFIX
+from memtrace.symbols.kernels import name_kernels
 from memtrace.symbols.sources import Sources
 from memtrace.symbols.table import short_path
 from memtrace.timeline.clock import FARTHEST_NS
@@ -36,8 +40,8 @@ def lay_profile(scope: Scope) -> tuple[list[Slices], list[str]]:
     found: list[Slices] = []
     lost = 0
     for folder, table, keys, details in (
-        (CPU, ops, [ops["thread"]], ("kind", "shapes")),
-        (GPU, kernels, [kernels["device"], kernels["stream"]], ("kind",)),
+        (CPU, ops, [ops["thread"]], _of_operators(ops)),
+        (GPU, kernels, [kernels["device"], kernels["stream"]], _of_kernels(kernels, scope)),
     ):
         begin = np.array(table["start_ns"], np.int64)
         length = np.array(table["duration_ns"], np.int64)
@@ -67,26 +71,62 @@ def _label(name: str, sources: Sources) -> str:
     return name.removeprefix(LAYER_PREFIX)
 
 
+def _of_operators(ops: Mapping[str, Sequence[Any]]) -> list[tuple[tuple[str, str], ...]]:
+    """What is told of each operator: names and values."""
+    return [
+        (("kind", kind), ("shapes", shapes))
+        for kind, shapes in zip(ops["kind"], ops["shapes"], strict=True)
+    ]
+
+
+def _of_kernels(
+    kernels: Mapping[str, Sequence[Any]], scope: Scope
+) -> list[tuple[tuple[str, str], ...]]:
+    """What is told of each kernel: its symbol, and the line of generated code that launched it."""
+    subject = scope.subject
+    names = name_kernels(subject.recording, subject.replay, attribution=scope.attribution)
+    told: list[tuple[tuple[str, str], ...]] = []
+    for kind, row in zip(kernels["kind"], names.rows.tolist(), strict=True):
+        naming = names.namings[row]
+        told.append(
+            (
+                ("kind", kind),
+                ("symbol", naming.symbol.text),
+                ("launched at", naming.where),
+                ("layer", naming.layer),
+            )
+        )
+    return told
+
+
 def _lay(
     table: Mapping[str, Sequence[Any]],
     rows: Int64,
     begin: Int64,
     end: Int64,
-    keys: tuple[str, ...],
+    told: Sequence[tuple[tuple[str, str], ...]],
     owner: tuple[int, ...],
     folder: str,
 ) -> Slices:
     name = f"thread {owner[0]}" if folder == CPU else "GPU {} stream {}".format(*owner)
     labels = _intern([table["name"][k] for k in rows])
-    values, detail = _intern([tuple(table[key][k] for key in keys) for k in rows])
-    facts = [{key: v for key, v in zip(keys, one, strict=True) if v} for one in values]
+    values, detail = _intern([told[k] for k in rows])
+    facts: list[Facts] = [{key: value for key, value in one if value} for one in values]
     numbers = {}
-    for key in ("sequence", "correlation", "bytes"):
+    for key in ("sequence", CORRELATION, "bytes"):
         if key in table:
             column = np.array([table[key][k] for k in rows], np.int64)
             numbers[key] = np.where(column < 0, ABSENT, column)
     return arrange(
-        name, begin, end, labels, (facts, detail), numbers, nested=folder == CPU, folder=folder
+        name,
+        begin,
+        end,
+        labels,
+        (facts, detail),
+        numbers,
+        nested=folder == CPU,
+        folder=folder,
+        arrows="from" if folder == CPU else "to",
     )
 
 

@@ -11,6 +11,7 @@ from memtrace.analysis import PeakReport, Row, Side, folded_symbol
 from memtrace.analysis.history import DIMENSIONS, History, HistoryReport, Overview, PeakRow
 from memtrace.analysis.rows import repeated_kind
 from memtrace.render.page.packing import Packer
+from memtrace.render.times import gpu_text, spread_text, time_text
 from memtrace.render.units import clean
 from memtrace.render.wording import detail_text, renamed_name
 from memtrace.symbols import Symbol
@@ -105,13 +106,18 @@ def _summary(report: PeakReport) -> dict[str, Any]:
 
 
 def _facts(report: PeakReport) -> list[tuple[str, str]]:
-    """What a person should know of a run: how it was compiled, and where it ran."""
+    """What a person should know of a run: how it was compiled, where it ran, how fast."""
     found = []
     for key in _FACTS:
         value = report.facts.get(key)
         text = ", ".join(map(str, value)) if isinstance(value, list) else str(value or "")
         if text:
             found.append((key.replace("_", " "), clean(text)))
+    step = report.steps.gpu or report.steps.wall
+    if step is not None:
+        found.append(("step", spread_text([step])))
+    if report.gpu is not None:
+        found.append(("GPU of the profiled step", gpu_text(report.gpu)))
     return found
 
 
@@ -167,7 +173,7 @@ def _row(one: PeakRow) -> dict[str, Any]:
         "status": clean(row.status),
         "beside": [clean(text) for text in row.beside],
         "renamed": _renamed(row),
-        "detail": clean(detail_text(row)),
+        "detail": clean(" · ".join(filter(None, (time_text(row), detail_text(row))))),
         "where": [[clean(text) for text in side.where] for side in row.sides],
         "groups": one.groups,
     }
