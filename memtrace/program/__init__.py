@@ -4,7 +4,14 @@ from memtrace.program.aliases import is_fusion, is_nvfusion, is_shape_only
 from memtrace.program.capture import read_programs
 from memtrace.program.lifetimes import Lifetime, find_lifetimes
 from memtrace.program.model import Operation, Program, Statement, Storage, Value
-from memtrace.program.moves import can_move, can_recompute, kept_longer, move_range, writes
+from memtrace.program.moves import (
+    can_move,
+    can_recompute,
+    is_tied,
+    kept_longer,
+    move_range,
+    writes,
+)
 from memtrace.program.text import read_text
 
 __all__ = [
@@ -20,6 +27,7 @@ __all__ = [
     "is_fusion",
     "is_nvfusion",
     "is_shape_only",
+    "is_tied",
     "kept_longer",
     "move_range",
     "read_programs",

@@ -9,7 +9,15 @@ from memtrace.analysis.findings.placed import Placed
 from memtrace.analysis.findings.scene import Scene
 from memtrace.analysis.findings.spots import Spot, Told, Wording
 from memtrace.analysis.whatif import Edit, Extension
-from memtrace.program import Operation, Statement, is_fusion, is_shape_only, move_range, writes
+from memtrace.program import (
+    Operation,
+    Statement,
+    is_fusion,
+    is_shape_only,
+    is_tied,
+    move_range,
+    writes,
+)
 
 _WORDINGS: dict[Kind, Wording] = {
     "shape-only fusion": Wording(
@@ -70,7 +78,7 @@ def _find_early(scene: Scene, placed: Placed, root: str, lifetime: int) -> Spot 
         return None
     first = placed.moment(uses[0])
     born, end = int(scene.born[lifetime]), int(scene.end[lifetime])
-    if first >= end or not scene.grows(born + 1, first):
+    if first >= end or not scene.grows(placed.after(maker), first):
         return None
     statement = program.statements[maker]
     inputs = _inputs_of(statement, root)
@@ -145,7 +153,7 @@ def _stay_unchanged(
     program = placed.program
     if len(statement.outputs) == 1:
         return until in move_range(program, statement.index)
-    if writes(program, statement) or not move_range(program, statement.index):
+    if writes(program, statement) or is_tied(statement):
         return False
     roots = {placed.root(name) for name in inputs if name in program.values}
     between = program.statements[statement.index + 1 : until]
@@ -223,6 +231,7 @@ def _find_copies(scene: Scene, placed: Placed) -> Iterator[Spot]:
                 extensions,
                 () if source is None else (source,),
                 excess=None if stays else 0,
+                key=tuple(part.name for part in statement.inside),  # fusions that are alike
             )
 
 
