@@ -109,7 +109,7 @@ def _print_finding(console: Console, finding: Finding, heading: Text) -> None:
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column(width=4, style="dim", justify="right", no_wrap=True)
     table.add_column(overflow="fold")
-    table.add_row("", Text(clean(finding.title)))
+    table.add_row("", Text(clean(_shorten(finding.title, 2 * _TEXT))))
     if place := _place(finding):
         table.add_row("by", Text(clean(place), style="dim"))
     if finding.evidence:
@@ -140,8 +140,8 @@ def _numbered(names: Sequence[str]) -> bool:
     return len({name.rstrip("0123456789") for name in names}) == 1 and len(names) > 1
 
 
-def _shorten(text: str) -> str:
-    return text if len(text) <= _TEXT else f"{text[:_TEXT]}…"
+def _shorten(text: str, most: int = _TEXT) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def _print_more(console: Console, count: int, top: int | None) -> None:
@@ -151,6 +151,9 @@ def _print_more(console: Console, count: int, top: int | None) -> None:
 
 def _print_notes(console: Console, report: ExplainReport) -> None:
     print_warnings(console, report.peak.warnings)
+    if not report.peak.facts:
+        text = "a plain snapshot: without traces, marks and a profile most causes cannot be seen"
+        print_warnings(console, [text])
     free = (report.reserved_bytes or 0) - report.peak.peak_bytes
     if report.peak.accounting == "allocated" and free > 0:
         console.print(
@@ -168,14 +171,18 @@ def _print_whatif(console: Console, whatif: WhatIf, prefix: str = "") -> None:
         console.print(Text(prefix + text, style="bold"))
         return
     console.print(
-        Text(f"{prefix}what if: the peak is {format_bytes(whatif.peak.bytes)} now", style="bold")
+        Text(
+            f"{prefix}what if: the peak of {clean(whatif.window)} is "
+            f"{format_bytes(whatif.peak.bytes)} now",
+            style="bold",
+        )
     )
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("", "saves", "moves", "new peak"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("change", overflow="fold", ratio=1)
     for number, offer in enumerate(whatif.offers, 1):
-        change = Text(clean(offer.change.title))
+        change = Text(clean(_shorten(offer.change.title, 2 * _TEXT)))
         where = f"new peak at {offer.position}" if offer.saved else "helps together with others"
         if offer.change.finding >= 0:
             where = f"undoes finding {offer.change.finding + 1}; {where}"

@@ -57,6 +57,7 @@ def _report(report: ExplainReport) -> dict[str, Any]:
 
 def _whatif(whatif: WhatIf) -> dict[str, Any]:
     return {
+        "window": whatif.window,
         "peak_bytes": whatif.peak.bytes,
         "event": whatif.peak.event,
         "changes": [

@@ -50,7 +50,7 @@ class Explained:
 def explain(scene: Scene) -> Explained:
     """Looks for every kind of cause there is."""
     programs = place_programs(scene)
-    eager = EagerRun(scene.subject.recording, scene.run, scene.attribution, scene.window)
+    eager = EagerRun(scene.subject.recording, scene.run, scene.attribution, scene.stretch)
     told = [
         *find_saved(scene, programs),
         *find_moved(scene, programs),

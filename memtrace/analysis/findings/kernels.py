@@ -48,6 +48,8 @@ def find_kernel_causes(scene: Scene) -> list[Told]:
 
 
 def _find(scene: Scene) -> Iterator[Spot]:
+    if not any(is_output_file(name) for name in scene.attribution.sources.filenames):
+        return
     rows = list(scene.inside)
     for lifetime, category in zip(rows, scene.categories(rows), strict=True):
         place = _place(scene, lifetime)
@@ -120,7 +122,10 @@ def _compare(
     other = next(
         (
             k
-            for k in range(lifetime - 1, -1, -1)
+            for k in (
+                *range(lifetime - 1, scene.inside.start - 1, -1),
+                *scene.earlier[::-1].tolist(),
+            )
             if int(scene.requested[k]) == given.bytes
             and int(scene.end[k]) > born
             and any(t.text == given.text for t in scene.tensors(k))

@@ -143,7 +143,7 @@ def _find_copies(scene: Scene, eager: EagerRun) -> Iterator[Spot]:
 def _find_constants(scene: Scene, eager: EagerRun) -> Iterator[Spot]:
     """What is made of nothing in the forward pass and saved for the backward."""
     rows = [k for k, made in eager.made.items() if _short(made) in _CONSTANT]
-    forward_end = scene.window.forward_end
+    forward_end = scene.stretch.forward_end
     for lifetime, category in zip(rows, scene.categories(rows), strict=True):
         if category == SAVED and forward_end is not None:
             yield Spot(
@@ -248,11 +248,9 @@ def _find_late(scene: Scene, eager: EagerRun) -> Iterator[Spot]:
 
 def _source(scene: Scene, lifetime: int, fitting: set[int]) -> int | None:
     """What an operator most likely read: the youngest lifetime of a fitting size that was alive."""
-    born = int(scene.born[lifetime])
-    before = np.arange(lifetime)
-    alive = before[(scene.end[:lifetime] > born) & (scene.born[:lifetime] >= scene.window.begin)]
-    sizes = scene.requested[alive]
-    found = alive[np.isin(sizes, list(fitting))]
+    before = np.append(scene.earlier, np.arange(scene.inside.start, lifetime))
+    alive = before[scene.end[before] > scene.born[lifetime]]
+    found = alive[np.isin(scene.requested[alive], list(fitting))]
     return int(found[-1]) if len(found) else None
 
 

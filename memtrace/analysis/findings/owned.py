@@ -76,7 +76,7 @@ def _find_kept(scene: Scene, categories: dict[int, str]) -> Iterator[Spot]:
     """What several iterations before this one made, each the same, and none let go."""
     windows = scene.iterations
     begins = [window.begin for window in windows]
-    at = bisect_right(begins, scene.window.begin) - 1
+    at = bisect_right(begins, scene.stretch.begin) - 1
     groups: dict[tuple[object, int], list[tuple[int, int]]] = defaultdict(list)
     for lifetime, category in categories.items():
         born = int(scene.born[lifetime])
@@ -165,8 +165,8 @@ def _find_copies(scene: Scene, categories: dict[int, str]) -> list[Spot]:
     parameters = list(_parameters(scene, categories).values())
     lines: dict[str, list[int]] = defaultdict(list)
     for lifetime, category in categories.items():
-        outside = category not in _HELD_FOR_GOOD and scene.born[lifetime] < scene.window.begin
-        stays = scene.end[lifetime] >= scene.window.end
+        outside = category not in _HELD_FOR_GOOD and scene.born[lifetime] < scene.stretch.begin
+        stays = scene.end[lifetime] >= scene.stretch.end
         if outside and stays and scene.born[lifetime] >= 0:
             symbol = scene.naming(lifetime).symbol
             lines[symbol.line or symbol.text].append(lifetime)

@@ -251,7 +251,7 @@ class _Lines:
         self._known: dict[int, tuple[int, int] | None] = {}
         self._stacks = scene.attribution.stacks
         self._phases = [[s.phase for s in program.statements] for program in programs]
-        lifetimes, window = scene.run.lifetimes, scene.window
+        lifetimes, window = scene.run.lifetimes, scene.stretch
         self._events: dict[int, list[_Event]] = defaultdict(list)
         self._made: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
         self._born = scene.born

@@ -74,6 +74,6 @@ def _report(scene: Scene, peak: PeakReport, whatif: bool, target: int | None) ->
     reserved = scene.run.reserved
     asked = None
     if whatif:
-        asked = report_whatif(scene.run, scene.window, scene.accounting, explained.changes, target)
+        asked = report_whatif(scene.run, scene.stretch, scene.accounting, explained.changes, target)
     held = None if reserved is None else int(reserved[scene.peak.event])
     return ExplainReport(peak, explained, held, asked)

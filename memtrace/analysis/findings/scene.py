@@ -65,9 +65,23 @@ class Scene:
 
     @cached_property
     def inside(self) -> range:
-        """The lifetimes born in the window."""
-        begin, end = members_of(self.born, [self.window])[0]
+        """The lifetimes born in ``stretch``."""
+        begin, end = members_of(self.born, [self.stretch])[0]
         return range(begin, end)
+
+    @cached_property
+    def earlier(self) -> Int64:
+        """The lifetimes born before ``stretch`` and alive when it begins."""
+        before = slice(0, self.inside.start)
+        return np.flatnonzero(self.end[before] > self.stretch.begin)
+
+    @cached_property
+    def stretch(self) -> Window:
+        """The iteration that is looked at: of a longer window, the one that the peak lies in."""
+        if self.window.kind == "iteration":
+            return self.window
+        around = (w for w in self.iterations if w.begin < self.peak.event <= w.end)
+        return next(around, self.window)
 
     @cached_property
     def iterations(self) -> list[Window]:

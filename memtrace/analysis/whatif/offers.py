@@ -41,12 +41,13 @@ class Together:
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """What a window's peak could be.
+    """What the peak of a window, ``window`` by name, could be.
 
     ``offers`` are sorted by what they are worth. ``target`` is in bytes; ``reached`` is the
     shortest list that brings the peak down to it, None where no target was given or none does.
     """
 
+    window: str
     peak: NewPeak
     offers: tuple[Offer, ...]
     together: Together
@@ -80,6 +81,7 @@ def report_whatif(
         return Together(numbers, plan.peak, position_in(window, plan.peak.event), plan.shortest)
 
     return WhatIf(
+        window=window.name,
         peak=today,
         offers=tuple(
             Offer(
