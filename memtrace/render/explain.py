@@ -113,7 +113,7 @@ def _print_finding(console: Console, finding: Finding, heading: Text) -> None:
     if place := _place(finding):
         table.add_row("by", Text(clean(place), style="dim"))
     if finding.evidence:
-        seen = "; ".join(_shorten(one) for one in finding.evidence)
+        seen = "; ".join(_shorten(one, 2 * _TEXT) for one in finding.evidence)
         table.add_row("seen", Text(clean(seen), style="dim"))
     if finding.try_:
         table.add_row("try", Text(clean(finding.try_)))

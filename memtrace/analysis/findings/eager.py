@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -127,32 +126,28 @@ class EagerRun:
         """For each lifetime that operators made, the first one born after its last reader ended."""
         ordered = sorted(births, key=births.__getitem__)
         times = [births[k] for k in ordered]
-        readers: dict[int, list[int]] = defaultdict(list)
+        readers: dict[int, tuple[int, int]] = {}  # the last one's start, and the end around it
         parts: set[int] = set()
+        outermost = self._outermost()
         for row, shapes in enumerate(self._shapes):
             name = str(self._ops["name"][row]).removeprefix("aten::")
+            parent = self._operators.parent(row)
+            outer = str(self._ops["name"][parent]) if parent >= 0 else ""
             for count in dict.fromkeys(shapes):
-                readers[count].append(row)
-                parent = self._operators.parent(row)
-                outer = str(self._ops["name"][parent]) if parent >= 0 else ""
+                start, end = readers.get(count, (-1, -1))
+                last = int(ends[outermost[row]])
+                readers[count] = (max(start, int(starts[row])), max(end, last))
                 if name in _PARTS and not outer.startswith("aten::"):
                     parts.add(count)
-        outermost = self._outermost()
         for k, row in rows.items():
             mine = self.twins.get(k)
             if mine is None:
                 continue
             size = int(replay.lifetimes.requested[k])
             counts = [size // w for w in WIDTHS if size % w == 0]
-            if any(count in parts for count in counts):
-                continue
-            used = [
-                int(ends[outermost[r]])
-                for count in counts
-                for r in readers.get(count, ())
-                if starts[r] >= births[k]
-            ]
-            if not used:
+            found = [readers[count] for count in counts if count in readers]
+            used = [end for start, end in found if start >= births[k]]
+            if not used or any(count in parts for count in counts):
                 continue
             last = max(*used, int(ends[outermost[row]]))
             at = int(np.searchsorted(times, last, side="right"))

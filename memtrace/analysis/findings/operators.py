@@ -54,6 +54,7 @@ _WORDINGS: dict[Kind, Wording] = {
     ),
 }
 _CONSTANT = ("arange", "eye", "full", "linspace", "ones", "tril", "triu", "zeros")
+_REPEATS = ("repeat", "repeat_interleave", "tile")
 _CHAIN = 3  # saved results of one line from which on they are a chain of operations
 
 
@@ -141,15 +142,22 @@ def _find_copies(scene: Scene, eager: EagerRun) -> Iterator[Spot]:
 
 
 def _find_constants(scene: Scene, eager: EagerRun) -> Iterator[Spot]:
-    """What is made of nothing in the forward pass and saved for the backward."""
-    rows = [k for k, made in eager.made.items() if _short(made) in _CONSTANT]
+    """What is made of nothing, or of a few elements many times, and saved for the backward."""
+    rows = [k for k, made in eager.made.items() if _short(made) in (*_CONSTANT, *_REPEATS)]
     forward_end = scene.stretch.forward_end
     for lifetime, category in zip(rows, scene.categories(rows), strict=True):
         if category == SAVED and forward_end is not None:
             yield Spot(
                 "cheap to recompute",
                 lifetime,
-                (f"{eager.made[lifetime].operator} makes it of constants, in every iteration",),
+                (
+                    f"{eager.made[lifetime].operator} makes it of "
+                    + (
+                        "the elements of a smaller tensor, each of them many times"
+                        if _short(eager.made[lifetime]) in _REPEATS
+                        else "constants, in every iteration"
+                    ),
+                ),
                 edit=_made_again(scene, [lifetime], forward_end)[0],
                 moved=int(scene.requested[lifetime]),
             )

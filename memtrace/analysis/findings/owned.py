@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import pairwise
 
 from memtrace.analysis.findings.finding import Kind
 from memtrace.analysis.findings.scene import Scene
@@ -16,6 +17,7 @@ from memtrace.symbols.categories import (
     INPUT,
     OPTIMIZER,
     PARAMETER,
+    SAVED,
     WORKSPACES,
 )
 from memtrace.symbols.statements import Tensor
@@ -59,6 +61,16 @@ _LEAST_ITERATIONS = 2  # earlier ones that left one each: one may be the last re
 _OPTIONS = {"max_exp_avg_sq": "amsgrad=True", "grad_avg": "centered=True"}
 
 
+_COLLECTED = Wording(
+    "{what} made one after another and let go all at once",
+    "do not collect them: use each one and let go of it, or keep what is needed of it alone",
+    "freed at its last use",
+    "free each of {what} when the next one is made",
+    "possible",
+)
+_LEAST_COLLECTED = 3
+
+
 def find_owned(scene: Scene) -> list[Told]:
     """Causes in what is alive from one iteration to the next."""
     held = scene.held.tolist()
@@ -69,7 +81,40 @@ def find_owned(scene: Scene) -> list[Told]:
         *_find_wide(scene, categories),
     ]
     copies = [(spot, _COPIES) for spot in _find_copies(scene, categories)]
-    return [*((spot, _WORDINGS[spot.kind]) for spot in spots), *copies]
+    collected = [(spot, _COLLECTED) for spot in _find_collected(scene)]
+    return [*((spot, _WORDINGS[spot.kind]) for spot in spots), *copies, *collected]
+
+
+def _find_collected(scene: Scene) -> Iterator[Spot]:
+    """Alike tensors of one iteration that Python lets go of together: what a list holds.
+
+    Made at different times, with other things in between, and freed by one line one after another:
+    nothing but a collection, or a frame's locals, does that. They may all be read then.
+    """
+    lifetimes = scene.run.lifetimes
+    rows = [k for k in scene.inside if scene.at_peak[k]]
+    groups: dict[object, list[int]] = defaultdict(list)
+    for lifetime, category in zip(rows, scene.categories(rows), strict=True):
+        symbol = scene.naming(lifetime).symbol
+        ours = category not in (*_HELD_FOR_GOOD, SAVED) and symbol.phase == "forward"
+        if ours and lifetimes.free_stack[lifetime]:
+            stack = int(lifetimes.free_stack[lifetime])
+            groups[scene.kind_of(lifetime), stack].append(lifetime)
+    for members in groups.values():
+        ends = [int(scene.end[k]) for k in members]
+        apart = all(b - a > 1 for a, b in pairwise(members))
+        if len(members) < _LEAST_COLLECTED or not apart or scene.grows(min(ends), max(ends)):
+            continue
+        line = scene.free_line(members[0])
+        for lifetime in members[:-1]:
+            yield Spot(
+                "held after last use",
+                lifetime,
+                (
+                    f"{len(members)} alike are made one after another, and {line or 'one line'} "
+                    "lets go of all of them: whether each is read until then is not known",
+                ),
+            )
 
 
 def _find_kept(scene: Scene, categories: dict[int, str]) -> Iterator[Spot]:
