@@ -6,11 +6,16 @@ compiler, a recompilation leaves a second copy of the code.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from memtrace.snapshot.columns import Recording
+from memtrace.symbols.table import short_path
+
+# In a guard's text: values of the program's and addresses, unlike sizes and versions.
+_CHANGING = re.compile(r"0x[0-9a-f]+|-?\d+\.\d+(?:e[-+]?\d+)?|\b\d{9,}\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +36,9 @@ class Compilation:
 
     @property
     def identity(self) -> tuple[str, str, str, str]:
-        """What is the same from run to run."""
-        return (self.kind, self.name, self.where, self.reason)
+        """What is the same from run to run: where the script lies is not, nor what it computes."""
+        reason = _CHANGING.sub("…", self.reason)
+        return (self.kind, self.name, short_path(self.where), reason)
 
 
 def list_compilations(recording: Recording) -> tuple[Compilation, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -77,8 +78,16 @@ def card_bandwidth(facts: Mapping[str, Any]) -> Bandwidth | None:
     if isinstance(measured, int) and measured > 0:
         return Bandwidth(measured, True)
     name = str(facts.get("gpu") or "")
-    peak = next((gbps * 10**9 for card, gbps in _PEAK_GBPS if card in name), None)
+    peak = next((gbps * 10**9 for card, gbps in _PEAK_GBPS if _is_named(card, name)), None)
     return None if peak is None else Bandwidth(peak, False)
+
+
+def _is_named(card: str, name: str) -> bool:
+    """Whether a driver's name holds the card's as whole words: an 'A100X' is no 'A10'.
+
+    A laptop's card and a slice of a card have less."""
+    whole = re.search(rf"\b{re.escape(card)}\b", name)
+    return whole is not None and not any(word in name for word in ("Laptop", "MIG "))
 
 
 def measure_throughput(time: Timing, card: Bandwidth | None) -> Throughput | None:

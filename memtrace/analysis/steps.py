@@ -10,6 +10,8 @@ import numpy as np
 from memtrace.snapshot.columns import Recording
 from memtrace.timeline import Window
 
+_FEWEST = 3  # steps whose quartiles say how much they spread
+
 
 @dataclass(frozen=True, slots=True)
 class Spread:
@@ -21,7 +23,10 @@ class Spread:
     count: int
 
     def overlaps(self, other: Spread) -> bool:
-        """Whether the middle halves share a value: then the medians do not differ for sure."""
+        """Whether the middle halves share a value, or are of too few steps to tell: then the
+        medians do not differ for sure."""
+        if min(self.count, other.count) < _FEWEST:
+            return True
         return self.low_ns <= other.high_ns and other.low_ns <= self.high_ns
 
 

@@ -77,7 +77,12 @@ class CpuRecorder:
 
     def mark(self, number: int) -> None:
         """Leave a range in the profiler's own stream: its place among the allocations is exact."""
-        if self.running and threading.get_ident() == self._thread:
+        if threading.get_ident() != self._thread:
+            self._notes.add(
+                "iterations or passes ran on another thread than the script's first: without a "
+                "GPU, allocations there are not seen"
+            )
+        elif self.running:
             with self._range(f"{MARK_PREFIX}{number}"):
                 pass
 

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import typer
 
-from memtrace.cli import diff, explain, export, peak, record, report, show, view
+from memtrace.cli import diff, explain, export, peak, predict, record, report, show, view
 from memtrace.errors import MemtraceError
 
 app = typer.Typer(
@@ -29,8 +29,9 @@ app = typer.Typer(
 record.register(app)
 peak.register(app)
 diff.register(app)
-explain.register(app)
 show.register(app)
+explain.register(app)
+predict.register(app)
 export.register(app)
 report.register(app)
 view.register(app)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from memtrace.cli.diff import parse_threshold
 from memtrace.cli.options import (
-    CapturesArgument,
     JsonOption,
     TopOption,
     WindowOption,
@@ -18,6 +18,7 @@ from memtrace.cli.options import (
     print_report,
     show_status,
 )
+from memtrace.cli.texts import explain_text, is_text
 
 
 def register(app: typer.Typer) -> None:
@@ -26,7 +27,15 @@ def register(app: typer.Typer) -> None:
 
 
 def explain(
-    captures: CapturesArgument,
+    captures: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="CAPTURE [CANDIDATE] | TRACE",
+            help="One capture or torch memory snapshot, or two to compare; or a text with a "
+            "Thunder trace, whole or in part, as thunder.last_traces(f)[-1] prints it.",
+            show_default=False,
+        ),
+    ],
     window: WindowOption = None,
     what_if: Annotated[
         bool,
@@ -54,6 +63,15 @@ def explain(
     from memtrace.timeline import peak
 
     check_captures(captures)
+    texts = [path for path in captures if is_text(path)]
+    if texts:
+        if len(captures) > 1 or what_if or target is not None:
+            raise typer.BadParameter(
+                f"{texts[0]} is a trace as text: nothing was measured, so it can be neither "
+                "compared nor replayed; give it alone"
+            )
+        explain_text(texts[0], top, as_json)
+        return
     if target is not None:
         parse_threshold(target, 0)  # a wrong one is said before the files are read
     subjects = [load_subject(path, window) for path in captures]

@@ -50,13 +50,15 @@ def perfetto_writer() -> Callable[[Trace, BinaryIO], None]:
     from memtrace.errors import MemtraceError
 
     try:
-        from memtrace.render.perfetto import write_perfetto
+        import perfetto.protos.perfetto.trace.perfetto_trace_pb2  # noqa: F401
     except Exception as error:  # protobuf's own kind, which only a newer protobuf has
         what = " ".join(f"{type(error).__name__}: {error}".split())
         raise MemtraceError(
             f"the perfetto package cannot be loaded ({what}); run pip install -U perfetto protobuf,"
             " or write a trace with --chrome, which needs neither"
         ) from error
+    from memtrace.render.perfetto import write_perfetto
+
     return write_perfetto
 
 
@@ -77,7 +79,13 @@ def write_plain_profile(recording: Recording, path: Path, force: bool) -> None:
     from memtrace.render.kineto import write_profile
 
     write_whole(path, force, lambda stream: write_profile(recording, stream))
-    _say_opened(path, " or in HolisticTraceAnalysis")
+    profile = (recording.meta or {}).get("profile") or {"kernels": {"name": []}}
+    if profile["kernels"]["name"]:
+        # Without that variable it rounds every time to whole microseconds.
+        also = " or in HolisticTraceAnalysis, with HTA_DISABLE_NS_ROUNDING=1"
+    else:
+        also = "; it has no kernels, without which HolisticTraceAnalysis has nothing to say"
+    _say_opened(path, also)
 
 
 def write_whole(path: Path, force: bool, write: Callable[[BinaryIO], None]) -> None:

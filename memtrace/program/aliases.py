@@ -33,8 +33,14 @@ _VIEWS_IF_FITTING = frozenset(
 )
 # Views, or copies, that only move elements: what a fusion of nothing else does is shape.
 _SHAPE_ONLY = _VIEWS | _VIEWS_IF_FITTING - {"to", "type_as"}
-_TUPLE = re.compile(r"[(\[]([-\d, ]*)[)\]]")
-_INTEGERS = re.compile(r"(?<![\w.])-?\d+(?![\w.])")
+_REORDERINGS = frozenset(
+    {
+        "contiguous", "detach", "flatten", "permute", "ravel", "reshape", "shallow_copy", "squeeze",
+        "stride_order", "t", "transpose", "unflatten", "unsqueeze", "view",
+    }
+)  # fmt: skip
+_TUPLE = re.compile(r"[(\[]((?:-?\d{1,15}(?:, ?-?\d{1,15})*,?)?)[)\]]")
+_INTEGERS = re.compile(r"(?<![\w.])-?\d{1,15}(?![\w.])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +62,20 @@ def is_nvfusion(name: str) -> bool:
     return name.startswith("nvFusion")
 
 
+def is_inductor(name: str) -> bool:
+    """Whether Inductor compiles it."""
+    return name.startswith(("TorchCompile", "inductor_"))
+
+
 def operation(name: str) -> str:
     """'torch_slice_prim_impl' → 'slice', 'prims.squeeze' → 'squeeze', '__getitem__' → 'getitem'."""
     short = operation_name(name).strip("_")
     return short.removesuffix("_prim").removesuffix("_prim_impl")
+
+
+def keeps_elements(name: str) -> bool:
+    """Whether a result has all elements of its input, each once: not of slices and broadcasts."""
+    return operation(name) in _REORDERINGS
 
 
 def is_shape_only(name: str) -> bool:
@@ -124,6 +140,8 @@ def _view(
         return tuple(old[n] for n in order)
     if short in ("expand", "expand_as", "broadcast_to"):
         return strides.expand(shape, old, new)
+    if short == "broadcast_in_dim":
+        return _broadcast(text, shape, old, new)
     if short in ("squeeze", "unsqueeze"):
         return strides.unsqueeze(shape, old, new)
     if short == "view":
@@ -137,3 +155,22 @@ def _has_steps(text: str, rank: int) -> bool:
     """Whether a slice leaves out elements: its last list of numbers has one greater than 1."""
     lists = _TUPLE.findall(text.partition("(")[2].partition("  #")[0])
     return len(lists) > 2 and any(int(n) > 1 for n in lists[2].split(",") if n.strip())
+
+
+def _broadcast(
+    text: str, shape: Sequence[int], old: Strides, new: tuple[int, ...]
+) -> Strides | None:
+    """'prims.broadcast_in_dim(t, (1, 28, 4), (1, 2))': the dimensions of t become those listed."""
+    lists = _TUPLE.findall(text.partition("(")[2].partition("  #")[0])
+    places = [int(n) for n in lists[-1].split(",") if n.strip()] if lists else []
+    if len(places) != len(shape) or any(place >= len(new) for place in places):
+        return None
+    result = [0] * len(new)
+    for place, length, stride in zip(places, shape, old, strict=True):
+        result[place] = stride if length == new[place] else 0
+    step = 1
+    for k in range(len(new) - 1, -1, -1):  # a dimension of one element has no stride of meaning
+        if new[k] == 1:
+            result[k] = step
+        step = max(step, result[k] * new[k])
+    return tuple(result)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
-from memtrace.program.aliases import Layout, alias_of, written
+from memtrace.program.memory import Memory
 from memtrace.program.model import (
     COLLECTION_OF_SAVED,
     COTANGENTS,
@@ -15,7 +15,7 @@ from memtrace.program.model import (
     Value,
     ValueKind,
 )
-from memtrace.program.strides import Strides, dense
+from memtrace.program.regions import Region
 from memtrace.symbols.statements import Tensor
 
 _COLLECTION = re.compile(rf"^(?:C\d+|{COLLECTION_OF_SAVED}|{COTANGENTS}|args|kwargs)$")
@@ -26,7 +26,10 @@ class Draft:
     """What a reader found, before values are told from other names.
 
     ``given`` are the names in the passes' signatures, ``whole`` the passes that are there from
-    signature to return, ``returned`` and ``saved`` what they return.
+    signature to return, ``returned`` and ``saved`` what they return. ``regions`` are Inductor's
+    output files, ``by_dynamo`` says that Dynamo made the graph, ``is_part``
+    that other programs run the rest of the model, ``fusion_views`` that outputs of fusions which
+    are views have no memory of their own.
     """
 
     name: str
@@ -38,11 +41,19 @@ class Draft:
     returned: set[str] = field(default_factory=set)
     saved: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
+    regions: tuple[Region, ...] = ()
+    by_dynamo: bool = False
+    is_part: bool = False
+    fusion_views: bool = True
 
 
 def build_program(draft: Draft) -> Program:
     """The program of a draft. Names that are no tensors are left out of its statements."""
     kinds = _kinds(draft)
+    memory = Memory(draft.tensors, kinds, draft.regions, draft.fusion_views)
+    for drafted in draft.statements:
+        if drafted.kind == "call":
+            memory.add(replace(drafted, inputs=tuple(n for n in drafted.inputs if n in kinds)))
     statements = tuple(_only_values(s, kinds) for s in draft.statements)
     makers: dict[str, int] = {}
     uses: dict[str, list[int]] = {}
@@ -56,7 +67,6 @@ def build_program(draft: Draft) -> Program:
                 uses.setdefault(name, []).append(statement.index)
         for name in statement.deletes:
             deleted.setdefault(name, []).append(statement.index)
-    roots = _find_roots(statements, kinds, draft.tensors)
     values = {
         name: Value(
             name,
@@ -68,11 +78,25 @@ def build_program(draft: Draft) -> Program:
             tuple(deleted.get(name, ())),
             name in draft.returned,
             name in draft.saved,
-            roots[name],
+            memory.roots[name],
+            memory.sizes.get(name),
         )
         for name, kind in kinds.items()
     }
-    return Program(draft.name, statements, values, tuple(dict.fromkeys(draft.notes)))
+    by_dynamo = draft.by_dynamo or any(s.origin.startswith("<eval_with_key>") for s in statements)
+    notes = tuple(dict.fromkeys(draft.notes))
+    held = not (draft.is_part or _returns_loss(draft, kinds))
+    return Program(
+        draft.name, statements, values, notes, memory.regions, memory.needs, by_dynamo, held
+    )
+
+
+def _returns_loss(draft: Draft, kinds: Mapping[str, ValueKind]) -> bool:
+    """Whether one of the outputs, or of their cotangents, is a single number."""
+    given = (name for name, kind in kinds.items() if kind == "cotangent")
+    names = (*draft.returned, *given)
+    tensors = (draft.tensors[name] for name in names if name in draft.tensors)
+    return any(tensor.shape == () and "float" in tensor.dtype for tensor in tensors)
 
 
 def _kinds(draft: Draft) -> dict[str, ValueKind]:
@@ -105,40 +129,8 @@ def _is_value(name: str, draft: Draft) -> bool:
 def _only_values(statement: Statement, kinds: Mapping[str, ValueKind]) -> Statement:
     if statement.kind in ("unpack", "clear"):
         return statement
-    inputs = tuple(name for name in statement.inputs if name in kinds)
-    return Statement(
-        statement.index, statement.phase, statement.filename, statement.line, statement.kind,
-        statement.name, statement.text, inputs, statement.outputs, statement.deletes,
-        statement.inside, statement.origin,
-    )  # fmt: skip
-
-
-def _find_roots(
-    statements: Sequence[Statement],
-    kinds: Mapping[str, ValueKind],
-    tensors: Mapping[str, Tensor],
-) -> dict[str, str]:
-    """For each value the value whose memory it is."""
-    roots = {name: name for name in kinds}
-    layouts: dict[str, Strides | None] = {}
-
-    def layout(name: str) -> Layout | None:
-        tensor = tensors.get(name)
-        if tensor is None:
-            return None
-        return Layout(tensor.shape, tensor.dtype, layouts.get(name, dense(tensor.shape)))
-
-    for statement in statements:
-        if statement.kind != "call":
-            continue
-        base = written(statement.name, statement.inputs) or next(iter(statement.inputs), None)
-        for name in statement.outputs:
-            if name not in kinds or name in statement.inputs:
-                continue  # what a statement returns of its own inputs is these
-            given = layout(base) if base is not None else None
-            shared, layouts[name] = alias_of(
-                statement.name, statement.text, given, tensors.get(name)
-            )
-            if shared and base is not None and roots[name] == name:
-                roots[name] = roots[base]
-    return roots
+    inputs, outputs = (
+        tuple(name for name in names if name in kinds)
+        for names in (statement.inputs, statement.outputs)
+    )
+    return replace(statement, inputs=inputs, outputs=outputs)

@@ -9,21 +9,54 @@ from typing import Any
 from memtrace.program.build import Draft, build_program
 from memtrace.program.lines import read_lines
 from memtrace.program.model import Operation, Program
+from memtrace.program.regions import Region, read_region
 from memtrace.program.text import add_pass, read_operation
+from memtrace.program.workspaces import workspace
+from memtrace.snapshot.generated import is_output_file
 from memtrace.symbols.statements import Tensor
 
 _PASSES = {"forward": 0, "backward": 1}
 
 
-def read_programs(meta: Mapping[str, Any] | None) -> tuple[Program, ...]:
-    """All programs of a capture's ``memtrace`` key, in the order they were compiled."""
+def read_programs(
+    meta: Mapping[str, Any] | None, *, fusion_views: bool = False
+) -> tuple[Program, ...]:
+    """All programs of a capture's ``memtrace`` key, in the order they were compiled.
+
+    Whether an output of a fusion that is a view has memory of its own is the compiler's choice.
+    ``fusion_views`` takes it to have none, as nvFuser 0.2.36 does it: for those who predict. Who
+    looks at what was allocated sees it, and gets each output as a memory.
+    """
     meta = meta or {}
     sources: Mapping[str, str] = meta.get("sources") or {}
-    return tuple(_read_module(module, sources) for module in meta.get("thunder") or [])
+    files = [name for name in sources if is_output_file(name)]
+    found = (read_region(name, sources[name], workspace) for name in files)
+    regions = tuple(region for region in found if region is not None)
+    modules = meta.get("thunder") or []
+    trained = [one for one in modules if any(t["phase"] == "backward" for t in one["traces"])]
+    parts = len({tuple(_shapes(one)) for one in trained}) > 1
+    return tuple(_read_module(one, sources, regions, parts, fusion_views) for one in modules)
 
 
-def _read_module(module: Mapping[str, Any], sources: Mapping[str, str]) -> Program:
-    draft = Draft(module["name"])
+def _shapes(module: Mapping[str, Any]) -> list[str]:
+    """What a program is given, by which it is told from another compilation of the same."""
+    return [tensor["name"] for trace in module["traces"] for tensor in trace["inputs"]]
+
+
+def _read_module(
+    module: Mapping[str, Any],
+    sources: Mapping[str, str],
+    regions: tuple[Region, ...],
+    is_part: bool,
+    fusion_views: bool,
+) -> Program:
+    draft = Draft(
+        module["name"],
+        regions=regions,
+        by_dynamo=bool(module.get("fx_filename")),
+        is_part=is_part,
+        fusion_views=fusion_views,
+    )
     traces = [trace for trace in module["traces"] if trace["phase"] in _PASSES]
     for trace in sorted(traces, key=lambda t: _PASSES[t["phase"]]):
         _add_trace(draft, trace, sources.get(trace["filename"], ""))

@@ -1,8 +1,8 @@
 """From when to when each memory of a program is there, and who holds it, by the program's text.
 
 What counts is how Python counts: a name holds until ``del`` or the function's return, a collection
-until it is cleared, the caller what it gave (parameters, inputs) and what it got (outputs), and
-between the passes what is saved for the backward.
+until it is cleared, the caller what it gave (parameters, inputs) and what it got (outputs, see
+``Program.outputs_held``), and between the passes what is saved for the backward.
 """
 
 from __future__ import annotations
@@ -62,6 +62,8 @@ class _Names:
                 for value in values:
                     if value.kind == "cotangent":
                         self._hold(value.name, GIVEN, statement.index)
+                    if not self._program.outputs_held:
+                        self._drop(value.name, OUTPUT, statement.index - 1)
             phase = statement.phase
             self._step(statement)
         return {
@@ -86,8 +88,9 @@ class _Names:
         if statement.kind == "clear":
             collection = statement.inputs[0]
             holder = GIVEN if collection == COTANGENTS else SAVED
-            for name in self._unpacked.get(collection, ()):
-                self._drop(name, holder, k)
+            if holder == SAVED or not self._program.by_dynamo:
+                for name in self._unpacked.get(collection, ()):
+                    self._drop(name, holder, k)
         for name in statement.deletes:
             self._drop(name, name, k)
         if statement.kind == "return":

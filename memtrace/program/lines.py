@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 MOST_CHARACTERS = 50_000_000  # of a text; the trace of a model of a thousand layers has 40 million
-_MOST_JOINED = 4000  # lines of one statement
+_MOST_JOINED = 400  # lines of one statement
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 _INVISIBLE = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\r]")
 # '> ' of a quote, '>>> ' and '... ' of a prompt, 'In [3]: ', '[rank0]: ', '12 | ' of a listing
@@ -27,7 +27,9 @@ _BEGINS = re.compile(
     rf"|(?:{_NAMES}|\[{_NAMES}\]|\({_NAMES}\))(?::\s*\"[^\"]*\"\s*)?\s=\s)"
 )
 # A part of what unpacks a collection.
-_ONLY_NAMES = re.compile(r"^\s*[A-Za-z_]\w*(?:\s*,\s*[A-Za-z_]\w*)*\s*,\s*\\?$")
+_ONLY_NAMES = re.compile(r"^\s*[A-Za-z_]\w*(?:\s*,\s*[A-Za-z_]\w*)*\s*,\s*$")
+# Before what is assigned, or the type that a comment gives.
+_ENDS_OPEN = re.compile(r"(?:\s=|#|#\s*[A-Za-z_]\w*:?)$")
 _QUOTED = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"")
 _OPEN, _CLOSE = re.compile(r"[(\[{]"), re.compile(r"[)\]}]")
 
@@ -61,9 +63,13 @@ def read_lines(text: str) -> Iterator[Line]:
         if _ELISION.match(line):
             yield Line(number, line.strip(), gap=True)
             continue
+        if line.endswith("\\"):
+            line, at = _join_continued(plain, at - 1)
         begin = at - 1
-        while at < len(plain) and at - begin < _MOST_JOINED and _is_open(line):
+        while at < len(plain) and at - begin < _MOST_JOINED:
             below = plain[at]
+            if not (_is_open(line) or below.lstrip().startswith("= ")):
+                break
             if not below.strip() or _ELISION.match(below) or _FENCE.match(below):
                 break
             if _BEGINS.match(below) and not _continues(line, below):
@@ -71,6 +77,20 @@ def read_lines(text: str) -> Iterator[Line]:
             line = _join(line, below, width)
             at += 1
         yield Line(number, line, cut=_is_open(line))
+
+
+def _join_continued(lines: list[str], at: int) -> tuple[str, int]:
+    """The line at ``at`` with those that it says with a backslash to go on with, and what follows:
+    Thunder breaks so what it unpacks for the backward, thousands of lines in large models."""
+    parts = []
+    while at < len(lines) and lines[at].endswith("\\"):
+        parts.append(lines[at][:-1].strip())
+        at += 1
+        if at < len(lines) and (not lines[at].strip() or lines[at].lstrip()[0] in "#@["):
+            return " ".join(parts), at  # the rest was left out
+    if at < len(lines):
+        parts.append(lines[at].strip())
+    return " ".join(parts), at + 1
 
 
 def _strip(line: str) -> str:
@@ -92,21 +112,20 @@ def _wrap_width(lines: list[str]) -> int:
 
 def _is_open(line: str) -> bool:
     """Whether a line wants more: a bracket is open, or it ends in a comma or a backslash."""
-    if line.endswith("\\") or re.match(r"^\s*del\b.*,$", line) or _ONLY_NAMES.match(line):
-        return not re.match(r"^\s*del\b.*[^,\\]$", line)
+    if re.match(r"^\s*del\b.*,$", line) or _ONLY_NAMES.match(line):
+        return True
+    if _ENDS_OPEN.search(line):
+        return True
     bare = _QUOTED.sub("", line.partition("#")[2] if _is_comment(line) else line)
     return len(_OPEN.findall(bare)) > len(_CLOSE.findall(bare)) or bare.count('"') % 2 == 1
 
 
 def _continues(line: str, below: str) -> bool:
     """Whether ``below``, which could begin a statement, goes on with ``line`` all the same."""
-    open_names = line.endswith("\\") or _ONLY_NAMES.match(line) is not None
-    return open_names and below.lstrip()[:1] not in "#@[("
+    return _ONLY_NAMES.match(line) is not None and below.lstrip()[:1] not in "#@[("
 
 
 def _join(line: str, below: str, width: int) -> str:
-    if line.endswith("\\"):
-        return line[:-1].rstrip() + " " + below.strip()
     below = below.strip() if not _is_comment(line) else below.strip().removeprefix("# ")
     return line + ("" if width and len(line) % width == 0 else " ") + below
 

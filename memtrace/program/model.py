@@ -8,10 +8,11 @@ what was measured is not looked at.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
+from memtrace.program.regions import Region
 from memtrace.symbols.statements import Tensor
 
 # "unpack": names for what a collection holds. "gap": a part that the text leaves out.
@@ -76,6 +77,7 @@ class Value:
     returned: bool  # to the caller: an output of the forward, or a gradient
     saved: bool  # for the backward
     root: str
+    stored: int | None = None  # bytes of its memory, where these are not ``bytes``
 
     @property
     def bytes(self) -> int | None:
@@ -98,13 +100,24 @@ class Storage:
 class Program:
     """The passes of one program, forward before backward, as one sequence of statements.
 
-    ``notes`` are what could not be read or had to be assumed, for people.
+    ``notes`` are what could not be read or had to be assumed, for people. By a statement's index,
+    ``regions`` are Inductor's output files, where they are known, and ``needs`` the bytes that it
+    is known to take beside its results while it runs.
+    ``by_dynamo`` says that Dynamo made the graph: Thunder then runs the backward in a way that
+    holds the cotangents until it returns (``thunderfx_disable_split_autograd``).
+    ``outputs_held`` says whether the caller is taken to hold the outputs through the backward,
+    which no trace tells: not where one of them is the loss (``model(…).loss.backward()``), or where
+    other programs of the same model take them on.
     """
 
     name: str
     statements: tuple[Statement, ...]
     values: Mapping[str, Value]
     notes: tuple[str, ...] = ()
+    regions: Mapping[int, Region] = field(default_factory=dict)
+    needs: Mapping[int, int] = field(default_factory=dict)
+    by_dynamo: bool = False
+    outputs_held: bool = True
 
     @cached_property
     def storages(self) -> dict[str, Storage]:
@@ -116,7 +129,8 @@ class Program:
         for root, members in names.items():
             base = self.values[root]
             ordered = (root, *(name for name in members if name != root))
-            found[root] = Storage(root, ordered, base.bytes, base.device, base.kind)
+            size = base.bytes if base.stored is None else base.stored
+            found[root] = Storage(root, ordered, size, base.device, base.kind)
         return found
 
     @cached_property

@@ -29,6 +29,7 @@ _TYPE = re.compile(
     r'(?P<name>[A-Za-z_]\w*)\s*:\s*"(?:FUTURE\s+)?(?P<device>[\w:]+)\s(?P<dtype>\w+)'
     r'\[(?P<shape>[\d,\s]*)\]"'
 )
+_MOST_DIGITS = 15
 _ORIGIN = re.compile(r"^\s*#\s(?P<file>\S.*?):(?P<line>\d+):\s")
 _DEF = re.compile(r"^\s*def\s+(?P<name>\w+)\s*\((?P<signature>.*)$")
 _UNPACK = re.compile(r"^\s*(?P<names>[\w\s,]+?),?\s*=\s*(?P<collection>[A-Za-z_]\w*)\s*(?:#.*)?$")
@@ -224,7 +225,11 @@ def _read_types(draft: Draft, text: str) -> None:
     if '"' not in text:
         return
     for found in _TYPE.finditer(text):
-        shape = tuple(int(n) for n in found["shape"].split(",") if n.strip())
+        # A space within a number is where a line was wrapped.
+        lengths = re.sub(r"\s", "", found["shape"]).split(",")
+        if any(len(length) > _MOST_DIGITS for length in lengths):
+            continue
+        shape = tuple(int(length) for length in lengths if length)
         dtype = THUNDER_DTYPES.get(found["dtype"], found["dtype"])
         draft.tensors[found["name"]] = Tensor(found["name"], shape, dtype)
         draft.devices[found["name"]] = found["device"]

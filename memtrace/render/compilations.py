@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.text import Text
 
-from memtrace.analysis import Compilation, PeakReport, without
+from memtrace.analysis import Compilation, PeakReport
 from memtrace.render.units import clean, format_time
 
 _LIMIT = 3  # reasons of one run that are printed
@@ -29,10 +29,15 @@ def print_compilations(console: Console, reports: Sequence[PeakReport]) -> None:
             console.print(Text(f"  {letter}{_summary(those)}", style="dim"))
     if len(lists) == 2:
         a, b = lists
-        _print_reasons(console, "only A: ", without(a, b))
-        _print_reasons(console, "only B: ", without(b, a))
-        both = [one for one in a if one not in without(a, b)]
-        _print_reasons(console, "both: ", [one for one in both if one not in without(b, a)])
+        known = {one.identity for one in a}
+        counts = {one.identity: one.count for one in b}
+        _print_reasons(console, "only A: ", [one for one in a if one.identity not in counts])
+        _print_reasons(console, "only B: ", [one for one in b if one.identity not in known])
+        both = [one for one in a if one.identity in counts]
+        uneven = [one for one in both if one.count != counts[one.identity]]
+        _print_reasons(console, "not as often: ", uneven, counts)
+        even = [one for one in both if one.count == counts[one.identity]]
+        _print_reasons(console, "both: ", even)
     else:
         _print_reasons(console, "", lists[0])
 
@@ -57,10 +62,20 @@ def _summary(those: Sequence[Compilation]) -> str:
     return ", ".join(parts)
 
 
-def _print_reasons(console: Console, title: str, those: Sequence[Compilation]) -> None:
+def _print_reasons(
+    console: Console,
+    title: str,
+    those: Sequence[Compilation],
+    counts: Mapping[tuple[str, str, str, str], int] | None = None,
+) -> None:
+    """``counts``: how often the other run has them, where that is to be said."""
     told = [one for one in those if one.kind != _PLAIN]
+    # A backward pass compiled anew has no reason of its own; those that have one come first.
+    told.sort(key=lambda one: not one.reason)
     for one in told[:_LIMIT]:
         times = f"{one.count} × " if one.count > 1 else ""
+        if counts is not None:
+            times = f"{one.count} → {counts[one.identity]} × "
         text = " ".join(part for part in (one.kind, one.name) if part)
         if one.where:
             text += f" at {one.where}"
@@ -68,6 +83,6 @@ def _print_reasons(console: Console, title: str, those: Sequence[Compilation]) -
         if len(reason) > _REASON:
             reason = f"{reason[:_REASON]}…"
         line = f"  {title}{times}{text}" + (f": {reason}" if reason else "")
-        console.print(Text(clean(line), style="yellow" if title.startswith("only") else "dim"))
+        console.print(Text(clean(line), style="dim" if title in ("", "both: ") else "yellow"))
     if len(told) > _LIMIT:
         console.print(Text(f"  {title}{len(told) - _LIMIT} more, see --json", style="dim"))

@@ -87,9 +87,9 @@ def _events(profile: Mapping[str, Any], base: int) -> Iterator[str]:
         name, kind = kernels["name"][row], kernels["kind"][row]
         yield _event(kind, name, devices.places[row], start, kernels["duration_ns"][row], facts)
         if launch >= 0:
-            number = kernels["correlation"][row]
-            yield _arrow("s", number, hosts.places[launch], ops["start_ns"][launch] - base)
-            yield _arrow("f", number, devices.places[row], start)
+            # A number of its own for each: all that a replayed graph runs has one correlation.
+            yield _arrow("s", row, hosts.places[launch], ops["start_ns"][launch] - base)
+            yield _arrow("f", row, devices.places[row], start)
 
 
 class _Lanes(NamedTuple):

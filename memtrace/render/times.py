@@ -52,16 +52,21 @@ def print_times(
 def spread_text(spreads: Sequence[Spread]) -> str:
     """'187.7 ms (186.9–188.1) → 153.6 ms (153.2–154.0), −18.2%'."""
     text = " → ".join(
-        f"{format_time(s.median_ns)} ({format_range(s.low_ns, s.high_ns)})" for s in spreads
+        f"{format_time(s.median_ns)}"
+        + (f" ({format_range(s.low_ns, s.high_ns)})" if s.count > 1 else "")
+        for s in spreads
     )
     counts = " and ".join(str(spread.count) for spread in spreads)
-    explained = f"median (middle half) of {counts} steps"
+    explained = f"of {counts} step{'' if counts == '1' else 's'}"
+    if any(spread.count > 1 for spread in spreads):
+        explained = f"median (middle half) {explained}"
     if len(spreads) < 2 or not spreads[0].median_ns:
         return f"{text}, {explained}"
     a, b = spreads
     change = f"{(b.median_ns - a.median_ns) / a.median_ns:+.1%}".replace("-", "−")
     if a.overlaps(b):
-        change = f"~ {change} (the ranges overlap)"
+        apart = a.high_ns < b.low_ns or b.high_ns < a.low_ns
+        change = f"~ {change} ({'too few steps to tell' if apart else 'the ranges overlap'})"
     return f"{text}, {change}; {explained}"
 
 

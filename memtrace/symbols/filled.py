@@ -19,6 +19,7 @@ from memtrace.symbols.stacks import Stacks
 from memtrace.symbols.table import Naming
 
 _Key = tuple[str, int]
+_LIBRARIES = ("extern_kernels.", "torch.ops.", "aten.")  # callees that Inductor did not generate
 
 
 class Filled:
@@ -66,10 +67,13 @@ class Filled:
     def operations(self, frames: Sequence[Frame]) -> tuple[str, ...]:
         """What the call at the innermost of ``frames`` fuses, by the comment on it.
 
-        In the words of the region that Thunder gave to Inductor, where there is one.
+        () for a library's kernel: it does one thing, and its comment lists its inputs' makers. In
+        the words of the region that Thunder gave to Inductor, where there is one.
         """
         caller = next((f for f in frames[1:] if thunder.is_trace_file(f.filename)), None)
-        _, fused = inductor.kernel_at(frames, self._sources)
+        kernel, fused = inductor.kernel_at(frames, self._sources)
+        if kernel.startswith(_LIBRARIES):
+            return ()
         region = self._with_region(frames[1:], caller)[0].filename if caller else ""
         makers = self._sources.source(region).makers
         return tuple(makers[name].text if name in makers else name for name in fused)

@@ -104,5 +104,26 @@ def test_what_one_run_alone_has_comes_from_both_sides():
     assert found["candidate"]["compilations"][1]["reason"] == "y"
 
 
+def test_what_changes_from_run_to_run_is_no_difference():
+    def one(folder, value, size):
+        return event(
+            "recompile", where=f"/home/{folder}/job/train.py:7",
+            reason=f"L['x'] == {value}, id 0x7f{size}a, size mismatch: expected {size}",
+        )  # fmt: skip
+
+    a, same, other = (
+        list_compilations(run({}, compilations=[one(*what)]).recording)
+        for what in (("me", 1.92, 5), ("you", -3.1e-05, 5), ("me", 1.92, 6))
+    )
+    assert not without(a, same)
+    assert without(a, other) == a
+
+
+def test_too_few_steps_tell_no_difference():
+    one = Spread(10, 10, 10, 1)
+    assert one.overlaps(Spread(50, 50, 50, 9))
+    assert not Spread(10, 9, 11, 3).overlaps(Spread(50, 49, 51, 3))
+
+
 def test_captures_without_the_list_have_none():
     assert list_compilations(run({}).recording) == ()

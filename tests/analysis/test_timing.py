@@ -277,6 +277,24 @@ def test_more_than_the_card_can_do_is_no_share():
     assert found.share is None
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["NVIDIA A100-SXM-80GB", "NVIDIA A100X", "NVIDIA RTX A4000", "NVIDIA T400", "NVIDIA GH200 144G",
+     "NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA H100 80GB HBM3 MIG 1g.10gb"],
+)  # fmt: skip
+def test_a_card_whose_name_holds_anothers_is_not_that_one(name):
+    assert card_bandwidth({"gpu": name}) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "gbps"),
+    [("NVIDIA A100-SXM4-80GB", 2039), ("NVIDIA A10", 600), ("NVIDIA H100 80GB HBM3", 3350),
+     ("NVIDIA RTX A6000", 768), ("NVIDIA L40S", 864), ("Tesla V100-SXM2-16GB", 900)],
+)  # fmt: skip
+def test_cards_are_known_by_what_the_driver_calls_them(name, gbps):
+    assert card_bandwidth({"gpu": name}) == Bandwidth(gbps * 10**9, measured=False)
+
+
 def test_a_copy_that_was_measured_counts_and_not_the_data_sheet():
     card = card_bandwidth({"gpu": "NVIDIA H200", "copy_bytes_per_second": 4 * 10**12})
     assert card == Bandwidth(4 * 10**12, measured=True)

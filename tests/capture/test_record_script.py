@@ -205,6 +205,17 @@ for number in range(12):
     assert [i["profiled"] for i in done.meta["iterations"]] == [False, True, False]
 
 
+def test_training_on_another_thread_is_said_to_be_unseen(tmp_path: Path) -> None:
+    setup, loop = TRAIN.split("for number", 1)
+    body = "    for number" + loop.replace("\n", "\n    ").replace("END", "pass")
+    script = f"import threading\n{setup}\ndef work():\n{body}\n"
+    done = record(
+        tmp_path, script + "thread = threading.Thread(target=work)\nthread.start()\nthread.join()\n"
+    )
+    assert done.code == 0, done.err
+    assert any("another thread" in note for note in done.meta["facts"]["notes"])
+
+
 def test_inference_without_a_compiler(tmp_path: Path) -> None:
     script = """
 import torch

@@ -87,7 +87,20 @@ def test_bad_files_are_one_line_and_exit_1(tmp_path, content):
     assert "bad.pkl" in done.stderr
 
 
-@pytest.mark.parametrize("command", ["record", "peak", "diff", "show", "export", "report", "view"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "record",
+        "peak",
+        "diff",
+        "show",
+        "explain",
+        "predict",
+        "export",
+        "report",
+        "view",
+    ],
+)
 def test_every_command_has_help_with_an_example(command):
     result = run(command, "--help")
     assert result.exit_code == 0

@@ -3,6 +3,7 @@
 import io
 import json
 import math
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,9 @@ from memtrace.snapshot import read
 from tests.analysis.test_timing import timed
 from tests.builders import events, recording
 from tests.test_samples import SAMPLES
+from tests.trace_processor import Trace
+
+GRAPHS = Path(__file__).parents[1] / "data/allocators/graphs.pkl.gz"
 
 
 def written(one):
@@ -60,6 +64,19 @@ def test_each_launch_points_at_what_it_launched():
         if e.get("cat") == "cuda_driver"
     }
     assert calls == begins
+
+
+def test_each_kernel_of_a_replayed_graph_has_an_arrow_of_its_own(tmp_path):
+    """They have one correlation; Perfetto drops arrows that have one number."""
+    one = read(str(GRAPHS))
+    correlations = one.meta["profile"]["kernels"]["correlation"]
+    assert len(set(correlations)) < len(correlations)
+    path = tmp_path / "graphs.json"
+    with path.open("wb") as stream:
+        write_profile(one, stream)
+    with Trace(path) as trace:
+        assert trace.faults() == []
+        assert trace.value("select count(*) from flow") == len(correlations)
 
 
 def test_operators_and_kernels_are_no_one_process():

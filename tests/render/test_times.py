@@ -97,7 +97,7 @@ def test_without_times_there_is_no_column():
     one = run({"wall_ns": 5})
     text = printed(lambda c: print_peak(c, report_peak(one)))
     assert "GPU" not in text
-    assert "step on the host 5 ns (5–5 ns), median (middle half) of 1 steps" in text
+    assert "step on the host 5 ns, of 1 step" in text
 
 
 def test_a_step_that_changed_and_one_that_may_have_not():
@@ -193,6 +193,27 @@ def test_reasons_are_told_and_differences_come_first():
         "  only B: 2 × recompile forward at model.py:10: size mismatch at index 0",
         "  both: graph break forward at model.py:3: print",
     ]
+
+
+def test_what_both_have_is_not_what_one_alone_has_however_often():
+    broken, again = event("graph break", reason="print"), event("recompile", reason="size")
+    lines = printed(
+        lambda c: print_compilations(
+            c, [compiled(broken, broken, broken, again), compiled(broken, again, again)]
+        )
+    ).splitlines()
+    assert lines[2:] == [
+        "  not as often: 3 → 1 × graph break forward: print",
+        "  not as often: 1 → 2 × recompile forward: size",
+    ]
+
+
+def test_what_has_a_reason_is_told_first():
+    silent = [event("recompile", name=f"f{k} (backward)") for k in range(3)]
+    text = printed(
+        lambda c: print_compilations(c, [compiled(*silent, event("recompile", reason="size"))])
+    )
+    assert text.splitlines()[1] == "  recompile forward: size"
 
 
 def test_runs_that_only_compile_once_say_nothing():

@@ -459,6 +459,22 @@ def test_an_input_that_is_not_known_leaves_the_sum_unknown():
     assert moved("thunder.computation_20:2", thunder=[{"name": "d", "traces": [forward]}]) is None
 
 
+def test_a_librarys_kernel_fuses_nothing_whatever_the_comment_on_it_lists():
+    """Inductor lists there what made its inputs, too."""
+    above = "# Topologically Sorted Source Nodes: [weights, mm], Original ATen: [aten.mm]\n"
+    text = INDUCTOR.replace("    extern_kernels.mm", f"    {above}    extern_kernels.mm")
+    line = next(n for n, t in enumerate(text.split("\n"), 1) if "extern_kernels.mm(" in t)
+    sources = {**PROGRAM["sources"], OUTPUT: text}
+    for ran_line, count in ((10, 1), (line, 0)):
+        one = captured(
+            [*inside(ran_line, 10, 50), launch(1, 20)],
+            [kernel("gemm", 100, 200, 1)],
+            sources=sources,
+        )
+        (row,) = report_peak(open_subject(one)).rows
+        assert len(row.sides[0].time.operations) == count
+
+
 def test_a_fusion_says_what_it_fuses():
     one = captured(
         [ran("thunder.computation_20:2", 10, 90), launch(1, 20)], [kernel("a", 100, 200, 1)]
