@@ -138,9 +138,10 @@ def _compare(
             lifetime,
             (said, "both are alive at once"),
             (other,),
-            Edit(lifetime),
+            scene.beside(lifetime, other),
             needs=(other,),
             moved=given.bytes + buffer.bytes,
+            excess=None if scene.at_peak[other] else 0,
         )
     elif saved and buffer.bytes > given.bytes:
         yield Spot(

@@ -12,7 +12,7 @@ from memtrace.analysis.findings.finding import Kind
 from memtrace.analysis.findings.scene import Scene
 from memtrace.analysis.findings.spots import Spot, Told, Wording
 from memtrace.analysis.rows import layer_pattern
-from memtrace.analysis.whatif import Edit
+from memtrace.analysis.whatif import Edit, Extension
 from memtrace.symbols.categories import SAVED, TEMPORARY
 
 _WORDINGS: dict[Kind, Wording] = {
@@ -89,13 +89,18 @@ def _find_casts(scene: Scene, eager: EagerRun) -> Iterator[Spot]:
             continue
         given = int(scene.requested[source])
         said = f"{made.operator} casts elements of {given // made.elements} bytes to {width}"
+        edit = scene.beside(lifetime, source)
+        longer: tuple[Extension, ...] = ()
         if size < given and (origin := _widened(scene, eager, source)) is not None:
-            # Cast up and down again: the wide one between holds no more than the narrow ones.
+            # Cast up and down again: the wide one between holds no more than the first, which then
+            # has to last until the third is made.
             lifetime, source = source, lifetime
-            said += f", and those were cast from {origin} bytes: they hold no more than that"
+            narrow = int(scene.requested[origin]) // made.elements
+            said += f", and those were cast from {narrow} bytes: they hold no more than that"
+            until = max(int(scene.born[source]) + 1, int(scene.end[origin]))
+            edit, longer = Edit(lifetime), (Extension(origin, until),)
         if lifetime in known:
             continue
-        born = int(scene.born[lifetime])
         if scene.overlap(lifetime, source):
             known.add(lifetime)
             yield Spot(
@@ -103,9 +108,11 @@ def _find_casts(scene: Scene, eager: EagerRun) -> Iterator[Spot]:
                 lifetime,
                 (said, f"both are alive {_when(scene, lifetime, source)}"),
                 (source,),
-                Edit(lifetime, ((born, born),)),
-                needs=(source,),
-                moved=size + given,
+                edit,
+                longer,
+                (source,),
+                size + given,
+                None if scene.at_peak[source] else 0,
             )
         elif size > given and scene.category(lifetime) == SAVED:
             known.add(lifetime)
@@ -127,7 +134,6 @@ def _find_copies(scene: Scene, eager: EagerRun) -> Iterator[Spot]:
         source = _source(scene, lifetime, {size})
         if source is None or not scene.overlap(lifetime, source):
             continue
-        born = int(scene.born[lifetime])
         yield Spot(
             "held twice: copy",
             lifetime,
@@ -136,8 +142,9 @@ def _find_copies(scene: Scene, eager: EagerRun) -> Iterator[Spot]:
                 f"both are alive {_when(scene, lifetime, source)}",
             ),
             (source,),
-            Edit(lifetime, ((born, born),)),
+            scene.beside(lifetime, source),
             needs=(source,),
+            excess=None if scene.at_peak[source] else 0,
         )
 
 
@@ -262,15 +269,13 @@ def _source(scene: Scene, lifetime: int, fitting: set[int]) -> int | None:
     return int(found[-1]) if len(found) else None
 
 
-def _widened(scene: Scene, eager: EagerRun, lifetime: int) -> str | None:
-    """What a tensor was cast up from, in words; None where it was not."""
+def _widened(scene: Scene, eager: EagerRun, lifetime: int) -> int | None:
+    """What a tensor was cast up from; None where it was not."""
     made = eager.made.get(lifetime)
     if made is None or not made.is_cast:
         return None
-    size = int(scene.requested[lifetime])
-    width = size // made.elements
-    source = _source(scene, lifetime, {made.elements * w for w in WIDTHS if w < width})
-    return None if source is None else f"{int(scene.requested[source]) // made.elements}"
+    width = int(scene.requested[lifetime]) // made.elements
+    return _source(scene, lifetime, {made.elements * w for w in WIDTHS if w < width})
 
 
 def _when(scene: Scene, one: int, other: int) -> str:

@@ -131,6 +131,16 @@ class Scene:
         held = [k for k in set(lifetimes) if self.at_peak[k]]
         return int(self.requested[held].sum())
 
+    def beside(self, lifetime: int, source: int) -> Edit:
+        """The life of a tensor without the time for which another one holds the same values: while
+        that one is there, it is not needed. At the moment that one is made of it, it is."""
+        born, end = int(self.born[lifetime]), int(self.end[lifetime])
+        pieces = (
+            (born, min(end, int(self.born[source]) + 1)),
+            (max(born, int(self.end[source])), end),
+        )
+        return Edit(lifetime, tuple(piece for piece in pieces if piece[0] < piece[1]))
+
     def narrowed(self, lifetime: int, requested: int) -> Edit:
         """The same life with a request of so many bytes, in a block rounded as the allocator
         does; what a large block is not split for is not known and left out."""
