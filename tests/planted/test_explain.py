@@ -69,6 +69,10 @@ TOGETHER = [
 UNDONE = [
     ("amsgrad-nvfuser", 0),
     ("cloned_view-eager", 0),
+    ("extra_cast-eager", 0),
+    ("f32_gradients-inductor", 0),
+    ("f32_gradients-nvfuser", 0),
+    ("late_free-eager", 0),
     ("kept_output-inductor", 0),
     ("kept_output-nvfuser", 0),
     ("mask-inductor", 0),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from memtrace.analysis.findings.finding import Kind
 from memtrace.analysis.findings.scene import Scene
-from memtrace.analysis.findings.spots import Spot, Told, Wording
+from memtrace.analysis.findings.spots import CONSTANT, Spot, Told, Wording
 from memtrace.analysis.whatif import Edit
 from memtrace.snapshot.generated import is_output_file
 from memtrace.symbols.categories import SAVED
@@ -28,14 +28,7 @@ _WORDINGS: dict[Kind, Wording] = {
         "hold {what} in the dtype it is cast from",
         "likely",
     ),
-    "cheap to recompute": Wording(
-        "{what} saved for the backward, though made of nothing but constants",
-        "make it again in the backward, or do without it: a causal mask is is_causal=True, and a "
-        "broadcast one needs no copy for each head",
-        "gone",
-        "do without {what}",
-        "certain",
-    ),
+    "cheap to recompute": CONSTANT,
 }
 # What a kernel that only casts may fuse: names as Inductor writes them into the kernel's.
 _MOVES = ("clone", "view", "permute", "transpose", "t", "expand", "unsqueeze", "squeeze", "slice",

@@ -10,7 +10,7 @@ from memtrace.analysis.findings.derivation import ELEMENTWISE
 from memtrace.analysis.findings.eager import WIDTHS, EagerRun, Made
 from memtrace.analysis.findings.finding import Kind
 from memtrace.analysis.findings.scene import Scene
-from memtrace.analysis.findings.spots import Spot, Told, Wording
+from memtrace.analysis.findings.spots import CONSTANT, Spot, Told, Wording
 from memtrace.analysis.rows import layer_pattern
 from memtrace.analysis.whatif import Edit, Extension
 from memtrace.symbols.categories import SAVED, TEMPORARY
@@ -53,6 +53,13 @@ _WORDINGS: dict[Kind, Wording] = {
         "likely",
     ),
 }
+_REPEATED = Wording(
+    "{what} saved for the backward, though it has the elements of a smaller tensor many times",
+    "expand the smaller tensor instead: that is a view",
+    "gone",
+    "do without {what}",
+    "likely",
+)
 _CONSTANT = ("arange", "eye", "full", "linspace", "ones", "tril", "triu", "zeros")
 _REPEATS = ("repeat", "repeat_interleave", "tile")
 _CHAIN = 3  # saved results of one line from which on they are a chain of operations
@@ -63,11 +70,14 @@ def find_operators(scene: Scene, eager: EagerRun) -> list[Told]:
     spots = [
         *_find_casts(scene, eager),
         *_find_copies(scene, eager),
-        *_find_constants(scene, eager),
         *_find_chains(scene, eager),
         *_find_late(scene, eager),
     ]
-    return [(spot, _WORDINGS[spot.kind]) for spot in spots]
+    told = [(spot, _WORDINGS[spot.kind]) for spot in spots]
+    for spot in _find_constants(scene, eager):
+        repeated = _short(eager.made[spot.lifetime]) in _REPEATS
+        told.append((spot, _REPEATED if repeated else CONSTANT))
+    return told
 
 
 def _find_casts(scene: Scene, eager: EagerRun) -> Iterator[Spot]:
@@ -151,22 +161,17 @@ def _find_copies(scene: Scene, eager: EagerRun) -> Iterator[Spot]:
 def _find_constants(scene: Scene, eager: EagerRun) -> Iterator[Spot]:
     """What is made of nothing, or of a few elements many times, and saved for the backward."""
     rows = [k for k, made in eager.made.items() if _short(made) in (*_CONSTANT, *_REPEATS)]
-    forward_end = scene.stretch.forward_end
     for lifetime, category in zip(rows, scene.categories(rows), strict=True):
-        if category == SAVED and forward_end is not None:
+        if category == SAVED:
+            operator = eager.made[lifetime].operator
+            what = "constants, in every iteration"
+            if _short(eager.made[lifetime]) in _REPEATS:
+                what = "the elements of a smaller tensor, each of them many times"
             yield Spot(
                 "cheap to recompute",
                 lifetime,
-                (
-                    f"{eager.made[lifetime].operator} makes it of "
-                    + (
-                        "the elements of a smaller tensor, each of them many times"
-                        if _short(eager.made[lifetime]) in _REPEATS
-                        else "constants, in every iteration"
-                    ),
-                ),
-                edit=_made_again(scene, [lifetime], forward_end)[0],
-                moved=int(scene.requested[lifetime]),
+                (f"{operator} makes it of {what}",),
+                edit=Edit(lifetime),
             )
 
 

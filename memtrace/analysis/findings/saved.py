@@ -8,7 +8,7 @@ from memtrace.analysis.findings.derivation import Derivation, derive, find_maker
 from memtrace.analysis.findings.finding import Kind
 from memtrace.analysis.findings.placed import Placed
 from memtrace.analysis.findings.scene import Scene
-from memtrace.analysis.findings.spots import Spot, Told, Wording
+from memtrace.analysis.findings.spots import CONSTANT, Spot, Told, Wording
 from memtrace.analysis.whatif import Edit
 from memtrace.program import Operation
 from memtrace.symbols.statements import Tensor
@@ -49,7 +49,12 @@ _MOST_SHOWN = 3
 def find_saved(scene: Scene, programs: Sequence[Placed]) -> list[Told]:
     """Twins, copies and cheap values that are kept from the forward pass to the backward."""
     spots = [spot for placed in programs for spot in _find(scene, placed)]
-    return [(spot, _WORDINGS[spot.kind]) for spot in spots]
+    return [(spot, _wording(spot)) for spot in spots]
+
+
+def _wording(spot: Spot) -> Wording:
+    constant = spot.edit is not None and not spot.edit.alive
+    return CONSTANT if constant else _WORDINGS[spot.kind]
 
 
 def _find(scene: Scene, placed: Placed) -> Iterator[Spot]:
@@ -79,17 +84,16 @@ def _find(scene: Scene, placed: Placed) -> Iterator[Spot]:
             given_up.add(root)
             kind = _kind(found)
             read = sum(placed.program.values[one].bytes or 0 for one in found.sources)
+            whole = (int(scene.born[lifetime]), int(scene.end[lifetime]))
+            again_too = ((whole[0], last), (again, whole[1]))
             yield Spot(
                 kind,
                 lifetime,
                 _evidence(placed, name, found, reader),
                 sources if kind != "cheap to recompute" else (),
-                Edit(
-                    lifetime,
-                    ((int(scene.born[lifetime]), last), (again, int(scene.end[lifetime]))),
-                ),
+                Edit(lifetime, again_too if found.sources else ()),
                 needs=sources,
-                moved=read + int(scene.requested[lifetime]),
+                moved=read + int(scene.requested[lifetime]) if found.sources else 0,
             )
         elif (narrow := _narrower(placed, makers.get(name), name)) is not None:
             yield Spot(

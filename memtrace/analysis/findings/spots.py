@@ -47,6 +47,15 @@ class Wording:
 
 
 Told = tuple[Spot, Wording]
+# What is made of nothing can be done without, wherever it is read.
+CONSTANT = Wording(
+    "{what} saved for the backward, though made of nothing but constants",
+    "do without it or make it again: a causal mask is is_causal=True, and a broadcast one needs no "
+    "copy for each head",
+    "gone",
+    "do without {what}",
+    "certain",
+)
 
 
 def gather(scene: Scene, told: Iterable[Told]) -> list[Cause]:
@@ -81,6 +90,11 @@ def _weight(scene: Scene, spot: Spot) -> int:
 
 
 def _taken(scene: Scene, spot: Spot) -> int:
+    """The bytes at the peak that are there because of it: none where the change leaves them."""
+    event = scene.peak.event
+    edit = spot.edit
+    if edit is not None and edit.bytes is None and any(b < event <= e for b, e in edit.alive):
+        return 0
     return int(scene.requested[spot.lifetime]) if spot.excess is None else spot.excess
 
 
