@@ -7,14 +7,16 @@
 
 The numbers are those of Qwen/Qwen2.5-7B's config.json; the report set ``hidden_size`` to the number
 of attention heads, so that attention and logits dominate. Executors: a comma-separated list of
-Thunder executors, ``inductor`` for plain torch.compile, ``none`` for no compiler.
+Thunder executors, ``inductor`` for plain torch.compile, ``none`` for no compiler. ``--hoist`` makes
+the report's fault (samples/hoist.py); the report's attention is ``--attention sdpa``.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 from torch.utils.benchmark import Timer
@@ -35,6 +37,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--executors", default="sdpa,torchcompile", help="see above")
     parser.add_argument("--attention", choices=["eager", "sdpa"], default="eager")
     parser.add_argument("--cache", action="store_true", help="use_cache=True: Thunder splits there")
+    parser.add_argument("--hoist", action="store_true", help="copy shapes early in the backward")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--warmups", type=int, default=5)
     parser.add_argument("--runs", type=int, default=5, help="timed steps after the warm-up calls")
@@ -60,21 +63,29 @@ def build_model(options: argparse.Namespace, size: dict[str, int]) -> Qwen2ForCa
         return Qwen2ForCausalLM(config).to(torch.bfloat16)
 
 
-def compile_model(model: Qwen2ForCausalLM, executors: str) -> Callable[..., object]:
+def compile_model(
+    model: torch.nn.Module, executors: str, transforms: Iterable[Any] = ()
+) -> Callable[..., object]:
     if executors == "none":
         return model
     if executors == "inductor":
         return torch.compile(model)
     from thunder.dynamo import ThunderCompiler
 
-    return torch.compile(model, backend=ThunderCompiler(executors=executors.split(",")))
+    options: dict[str, Any] = {"transforms": list(transforms)} if transforms else {}
+    return torch.compile(model, backend=ThunderCompiler(executors=executors.split(","), **options))
 
 
 def main() -> None:
     options = parse_arguments()
     size = REPORT if options.report else SMALL
     tokens = options.tokens or size["tokens"]
-    compiled = compile_model(build_model(options, size), options.executors)
+    transforms = []
+    if options.hoist:
+        from hoist import Hoist
+
+        transforms.append(Hoist())
+    compiled = compile_model(build_model(options, size), options.executors, transforms)
     ids = torch.randint(0, size["vocab_size"], (1, tokens), device=options.device)
 
     def step() -> None:

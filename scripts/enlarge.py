@@ -1,6 +1,7 @@
 """A real capture made longer: one steady iteration of it, run many times more.
 
     python scripts/enlarge.py samples/qwen2-L4-eager-torchcompile.pkl.gz 1000000 big.pkl
+    python scripts/enlarge.py samples/qwen2-L4-eager-torchcompile.pkl.gz 1000000 big.pkl --stacks
 
 The iteration that is repeated ends with just the allocations it began with, at the same addresses,
 so the caching allocator would go through the very same motions again, as it does in a real run:
@@ -8,11 +9,15 @@ the longer capture replays with no misfit and has the source's peak. Every event
 list of frames of its own at a time of its own; frame dicts and the lists of two halves of a free
 are shared, as torch shares them. Marks and iterations are repeated with the events; profile,
 owners and the driver's peaks move with the events that they speak of.
+
+With ``--stacks`` no two allocations of the repeats come from the same stack: each is called through
+a few more functions, some hundreds of lines in as many orders as it takes, as a program does that
+walks a deep tree.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +26,8 @@ from memtrace.errors import MemtraceError
 from memtrace.snapshot import write_capture
 from memtrace.snapshot.files import read_bytes
 from memtrace.snapshot.unpickle import load_plain
+
+_CALLS, _LEVELS = 64, 5  # lines in each of the functions of --stacks, and how many of these
 
 
 class Repeated(NamedTuple):
@@ -39,10 +46,11 @@ def load(path: str | Path) -> dict[str, Any]:
     return snapshot
 
 
-def enlarge(snapshot: dict[str, Any], events: int) -> dict[str, Any]:
+def enlarge(snapshot: dict[str, Any], events: int, stacks: bool = False) -> dict[str, Any]:
     """``snapshot`` with as many iterations more as take it to ``events`` events or just beyond.
 
     Its lists are changed. Nothing is taken away: a source with more events stays as it is.
+    ``stacks``: each list of frames in the repeats is another one.
     """
     (trace,) = snapshot["device_traces"]
     meta = snapshot["memtrace"]
@@ -52,8 +60,9 @@ def enlarge(snapshot: dict[str, Any], events: int) -> dict[str, Any]:
     span = trace[one.last]["time_us"] - trace[one.first]["time_us"]
     _repeat_marks(meta, one, times, span)
     more: list[dict[str, Any]] = []
+    callers = _Callers() if stacks else None
     for turn in range(1, times + 1):
-        more += _copy(trace[one.first : one.last], turn * span)
+        more += _copy(trace[one.first : one.last], turn * span, callers)
     for event in trace[one.last :]:
         event["time_us"] += times * span
     trace[one.last : one.last] = more
@@ -89,14 +98,38 @@ def _alive(events: Iterable[Mapping[str, Any]]) -> dict[int, int]:
     return alive
 
 
-def _copy(events: list[dict[str, Any]], later: int) -> list[dict[str, Any]]:
+class _Callers:
+    """Outermost frames, in another order each time."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._levels = [
+            [
+                {"filename": "/home/user/tree.py", "line": 100 * level + k, "name": f"walk{level}"}
+                for k in range(_CALLS)
+            ]
+            for level in range(_LEVELS)
+        ]
+
+    def take(self) -> list[dict[str, Any]]:
+        rest, frames = self._count, []
+        for level in self._levels:
+            rest, k = divmod(rest, _CALLS)
+            frames.append(level[k])
+        self._count += 1
+        return frames
+
+
+def _copy(
+    events: list[dict[str, Any]], later: int, callers: _Callers | None
+) -> list[dict[str, Any]]:
     """The events once more, ``later`` microseconds on."""
     lists: dict[int, list[Any]] = {}
     copies = []
     for event in events:
         frames = event["frames"]
         if id(frames) not in lists:
-            lists[id(frames)] = list(frames)
+            lists[id(frames)] = [*frames, *(callers.take() if callers else ())]
         copy = event | {"time_us": event["time_us"] + later, "frames": lists[id(frames)]}
         # torch makes this text anew for each event, so that a pickle holds it as often.
         copy["compile_context"] = "".join(list(event["compile_context"]))
@@ -156,12 +189,17 @@ def _repeat_marks(meta: dict[str, Any], one: Repeated, times: int, span: int) ->
 
 def main() -> None:
     """Writes one longer capture."""
-    if len(sys.argv) != 4:
-        sys.exit(__doc__)
-    source, events, target = sys.argv[1:]
-    snapshot = enlarge(load(source), int(events))
-    write_capture(target, snapshot, force=True)
-    print(f"{target}: {len(snapshot['device_traces'][0]):,} events")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("source")
+    parser.add_argument("events", type=int)
+    parser.add_argument("target")
+    parser.add_argument("--stacks", action="store_true", help="every stack a new one")
+    options = parser.parse_args()
+    snapshot = enlarge(load(options.source), options.events, options.stacks)
+    write_capture(options.target, snapshot, force=True)
+    print(f"{options.target}: {len(snapshot['device_traces'][0]):,} events")
 
 
 if __name__ == "__main__":

@@ -83,8 +83,8 @@ def find_kinds(
     size = np.where(telling[attribution.rows], lifetimes.requested, -1)
     named, what = number_rows(attribution.rows, size)
     places = _Places(subject, sources)
-    line_sets, lines = _look_up(lifetimes.stack, places.lines)
-    free_lines, freed = _look_up(lifetimes.free_stack, places.freed)
+    line_sets, lines = _look_up(attribution.alike[lifetimes.stack], places.lines)
+    free_lines, freed = _look_up(attribution.alike[lifetimes.free_stack], places.freed)
     columns = (what, category, late, lifetimes.requested, slack, lines, freed)
     rows, of = number_rows(*columns)
     table = np.array(rows, dtype=np.int64).reshape(-1, len(columns)).T

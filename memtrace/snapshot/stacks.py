@@ -7,8 +7,10 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from memtrace.snapshot.columns import Frame, Int32, StackTable
+from memtrace.snapshot.bodies import Bodies
+from memtrace.snapshot.columns import Frame, Int32, Int64, StackTable
 from memtrace.snapshot.validate import Fault, integer, is_text
 
 Place = Callable[[int], str]
@@ -34,6 +36,7 @@ class StackInterner:
         self._stacks: dict[tuple[int, ...], int] = {(): 0}
         self._stack_by_ids: dict[bytes, int] = {b"": 0}
         self._stack_by_id: dict[int, int] = {}
+        self._numbers_of: dict[int, npt.NDArray[np.object_]] = {}
 
     def table(self) -> StackTable:
         return StackTable(frames=list(self._frames), stacks=list(self._stacks))
@@ -80,9 +83,35 @@ class StackInterner:
             self._stack_by_id[id(frames)] = found
         return found
 
-    def number_new(self, frames: list[Any], place: str) -> int:
-        """The stack number of a list that need not live on."""
-        return self._number_list(frames, lambda _: place, 0)
+    def number_bodies(
+        self, frames: Sequence[Any], bodies: Bodies, rows: Int64, place: str
+    ) -> list[int]:
+        """The stack numbers of some lists of ``frames``, as places among which ``bodies`` has them.
+
+        ``rows`` are the lists' in ``bodies``. The frames must live as long as this.
+        """
+        found: list[int] = []
+        known = self._stacks
+        # By place, None of those not seen yet. Objects, since stacks hold millions of numbers.
+        numbers = self._numbers_of.setdefault(id(frames), np.full(len(frames), None, object))
+        for begin in range(0, len(rows), _CHUNK):
+            some = bodies.take(rows[begin : begin + _CHUNK])
+            row = numbers[some.numbers].tolist()
+            if None in row:
+                new = (k for k, one in zip(some.numbers.tolist(), row, strict=True) if one is None)
+                for k in dict.fromkeys(new):
+                    numbers[k] = self._number_known(frames[k], f"{place}.frames")
+                row = numbers[some.numbers].tolist()
+            ends = some.ends.tolist()
+            bounds = zip([0, *ends[:-1]], ends, strict=True)
+            found += [known.setdefault(tuple(row[low:high]), len(known)) for low, high in bounds]
+        return found
+
+    def _number_known(self, frame: Any, place: str) -> int:
+        number = self._frame_by_id.get(id(frame))
+        if number is None:
+            number = self._frame_by_id[id(frame)] = self._number_frame(frame, place)
+        return number
 
     def _number_list(self, frames: Any, place: Place, row: int) -> int:
         if frames is None:
@@ -94,8 +123,7 @@ class StackInterner:
             stack = tuple(map(numbers.__getitem__, map(id, frames)))
         except KeyError:
             for k, frame in enumerate(frames):
-                if id(frame) not in numbers:
-                    numbers[id(frame)] = self._number_frame(frame, f"{place(row)}.frames[{k}]")
+                self._number_known(frame, f"{place(row)}.frames[{k}]")
             stack = tuple(map(numbers.__getitem__, map(id, frames)))
         return self._stacks.setdefault(stack, len(self._stacks))
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from memtrace.distinct import number_rows
+from memtrace.snapshot.bodies import Bodies, read_bodies
 from memtrace.snapshot.bulk import BulkEvents, find_events
 from memtrace.snapshot.columns import Events, Int64, UInt8
 from memtrace.snapshot.events import action_codes, read_columns, split_frees
@@ -17,7 +18,6 @@ from memtrace.snapshot.shorten import LIST, STRETCH, ShortPickle, borne
 from memtrace.snapshot.stacks import StackInterner
 from memtrace.snapshot.walk import Unsuited
 
-_GETS = re.compile(rb"(?s)j....|h.")
 _NO_FRAMES = -1
 _NUMBERS = ("addr", "size", "stream", "time_us", "device_free")
 
@@ -31,14 +31,6 @@ def load_in_bulk(raw: bytes, path: str) -> tuple[Any, BulkTraces]:
     wanted = _Wanted(short)
     snapshot, got = short.load(wanted.opcodes)
     return snapshot, BulkTraces(short, wanted, got)
-
-
-class _Places(dict[bytes, int]):
-    """The place of each key, in order of first appearance."""
-
-    def __missing__(self, key: bytes) -> int:
-        self[key] = len(self)
-        return self[key]
 
 
 class _Wanted:
@@ -64,28 +56,39 @@ class _Wanted:
             if place != frames:
                 kinds, kind = number_rows(column)
                 self.texts[place] = self._add([_get(number) for (number,) in kinds]), kind
-        tokens = _Places()
-        self.bodies = [list(map(tokens.__getitem__, _GETS.findall(b))) for b in events.bodies]
-        self._check_bodies(short, [int.from_bytes(token[1:], "little") for token in tokens])
-        self.frames = self._add(list(tokens))
+        bodies = read_bodies(events.bodies)
+        self._check_bodies(short, bodies)
+        self.bodies, numbers = _close_up(bodies)
+        self.frames = self._add([_get(number) for number in numbers])
         self.keys, self.borrowers = _find_lists(short)
         lists = events.values.get(frames)
-        numbers = [] if lists is None else lists[self.borrowers].tolist()
-        self.lists = self._add([_get(number) for number in numbers])
+        others = [] if lists is None else lists[self.borrowers].tolist()
+        self.lists = self._add([_get(number) for number in others])
 
     def _add(self, opcodes: list[bytes]) -> slice:
         begin = len(self.opcodes)
         self.opcodes += opcodes
         return slice(begin, len(self.opcodes))
 
-    def _check_bodies(self, short: ShortPickle, numbers: list[int]) -> None:
-        """Unsuited where a list gets what the memo has not yet. ``numbers`` are the frames'."""
-        latest = [max(map(numbers.__getitem__, body), default=-1) for body in self.bodies]
+    def _check_bodies(self, short: ShortPickle, bodies: Bodies) -> None:
+        """Unsuited where a list gets what the memo has not yet."""
+        latest = bodies.greatest()
         own = np.flatnonzero(short.events.body >= 0)[::-1]
         first = np.zeros(len(latest), dtype=np.int64)
         first[short.events.body[own]] = short.memo[own]  # of several values, the last is kept
-        if (np.array(latest, dtype=np.int64) >= first).any():
+        if (latest >= first).any():
             raise Unsuited
+
+
+def _close_up(bodies: Bodies) -> tuple[Bodies, list[int]]:
+    """The same lists with places in another list in place of numbers, and that list.
+
+    The numbers are bounded by the memo, and so by the file.
+    """
+    seen = np.zeros(int(bodies.numbers.max(initial=0)) + 1, dtype=bool)
+    seen[bodies.numbers] = True
+    place = np.cumsum(seen, dtype=np.uint32) - np.uint32(1)
+    return Bodies(place[bodies.numbers], bodies.ends), np.flatnonzero(seen).tolist()
 
 
 def _find_lists(short: ShortPickle) -> tuple[Int64, Int64]:
@@ -214,13 +217,14 @@ class BulkTraces:
 
     def _number_stacks(self, keys: Int64, place: str, stacks: StackInterner) -> Any:
         kinds, kind = number_rows(keys)
-        numbers = []
-        for (key,) in kinds:
-            if key == _NO_FRAMES:
-                numbers.append(0)
-            elif key < len(self._bodies):
-                frames = [self._frames[k] for k in self._bodies[key]]
-                numbers.append(stacks.number_new(frames, place))
-            else:
-                numbers.append(stacks.number(self._lists[key - len(self._bodies)], place))
+        numbers: list[int] = []
+        bodies = range(len(self._bodies))
+        for alike, some in groupby((key for (key,) in kinds), bodies.__contains__):
+            if alike:
+                rows = np.array(list(some), dtype=np.int64)
+                numbers += stacks.number_bodies(self._frames, self._bodies, rows, place)
+                continue
+            for key in some:
+                frames = None if key == _NO_FRAMES else self._lists[key - len(bodies)]
+                numbers.append(stacks.number(frames, place))
         return np.array(numbers, dtype=np.int32)[kind]

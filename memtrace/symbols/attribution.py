@@ -18,8 +18,9 @@ from memtrace.distinct import Interner, number_rows
 from memtrace.snapshot.columns import Frame, Int32, Recording
 from memtrace.snapshot.generated import is_output_file
 from memtrace.symbols import eager, inductor, thunder
-from memtrace.symbols.categories import Categories
+from memtrace.symbols.categories import Categories, Places
 from memtrace.symbols.inputs import find_inputs
+from memtrace.symbols.likeness import find_alike
 from memtrace.symbols.operators import FoundOperators, find_operators
 from memtrace.symbols.owners import carry_owned, find_owned, name_owned
 from memtrace.symbols.phases import PASSES, Phases
@@ -28,13 +29,14 @@ from memtrace.symbols.stacks import Stacks
 from memtrace.symbols.statements import Tensor
 from memtrace.symbols.table import BEFORE, NOT_NAMED, WORKSPACE, Naming
 from memtrace.symbols.workspaces import find_workspaces
-from memtrace.timeline import Lifetimes, Replay, Window, find_windows
+from memtrace.timeline import Replay, Window, find_windows
 
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
     """``rows[k]`` is the naming, in ``namings``, of the replay's lifetime k; shape (lifetimes,).
 
+    ``alike`` is, for each stack of the recording, the first that names things alike.
     ``categories`` tells what part each lifetime plays. ``operators`` is what was asked for: whether
     names of allocations with a Python stack have the profiler's operator. ``windows``, ``sources``
     and ``stacks`` are the recording's, for whoever needs them again.
@@ -47,6 +49,7 @@ class Attribution:
     windows: tuple[Window, ...]
     sources: Sources
     stacks: Stacks
+    alike: Int32
 
     def of(self, lifetime: int) -> Naming:
         """The naming of one lifetime."""
@@ -62,15 +65,17 @@ def attribute(recording: Recording, replay: Replay, *, operators: bool = True) -
     lifetimes = replay.lifetimes
     sources = Sources(recording.meta)
     stacks = Stacks(recording.stacks)
+    alike = find_alike(recording.stacks)
+    made, freed = alike[lifetimes.stack], alike[lifetimes.free_stack]
     passes = Phases(recording, replay).at(lifetimes.born)
     everything = find_windows(recording, replay)
     windows = [w for w in everything if w.kind == "iteration"]
     names: Interner[Naming] = Interner()
-    named = _name_generated(names, lifetimes, stacks, sources)
+    named = _name_generated(names, made, freed, stacks, sources)
     rest = np.flatnonzero((lifetimes.born >= 0) & (named < 0))
-    found = find_operators(recording, replay, windows, stacks, rest)
+    found = find_operators(recording, replay, windows, stacks, made, rest)
     namer = _EagerNamer(stacks, sources, found, operators)
-    kinds, kind = number_rows(lifetimes.stack[rest], passes[rest], found.rows[rest])
+    kinds, kind = number_rows(made[rest], passes[rest], found.rows[rest])
     named[rest] = names.rows(namer.name(*one) for one in kinds)[kind]
     named[lifetimes.born < 0] = names.row(BEFORE)
     named[find_workspaces(recording, replay, windows, names.items, named)] = names.row(WORKSPACE)
@@ -88,15 +93,19 @@ def attribute(recording: Recording, replay: Replay, *, operators: bool = True) -
         )
         for name, owner, phase, is_input in kinds
     )[kind]
-    categories = Categories(replay, given, windows, stacks, owners, owned, table.items, rows)
-    return Attribution(table.items, rows, categories, operators, everything, sources, stacks)
+    places = Places(stacks, made, freed)
+    categories = Categories(replay, given, windows, places, owners, owned, table.items, rows)
+    return Attribution(table.items, rows, categories, operators, everything, sources, stacks, alike)
 
 
 def _name_generated(
-    names: Interner[Naming], lifetimes: Lifetimes, stacks: Stacks, sources: Sources
+    names: Interner[Naming], made: Int32, freed: Int32, stacks: Stacks, sources: Sources
 ) -> Int32:
-    """The naming of each lifetime whose stack ran generated code, -1 for the others."""
-    kinds, kind = number_rows(lifetimes.stack, lifetimes.free_stack)
+    """The naming of each lifetime whose stack ran generated code, -1 for the others.
+
+    ``made`` and ``freed`` are the stacks of the allocations and of the frees.
+    """
+    kinds, kind = number_rows(made, freed)
     known: dict[tuple[int, bool], int] = {}
     rows = []
     for stack, free_stack in kinds:

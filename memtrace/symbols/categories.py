@@ -70,7 +70,7 @@ class Categories:
         replay: Replay,
         inputs: npt.NDArray[np.bool_],
         windows: list[Window],
-        stacks: Stacks,
+        places: Places,
         owners: list[dict[str, Any]],
         owned: Int32,
         namings: list[Naming],
@@ -87,9 +87,7 @@ class Categories:
             [n.symbol.compiler == "thunder" and "Fusion" in n.symbol.name for n in namings],
             dtype=bool,
         )
-        self._stacks = stacks
-        self._names: dict[str, int] = {"": 0}
-        self._place_of: dict[int, tuple[int, int]] = {}
+        self._places = places
         ordered = sorted(windows, key=lambda w: w.begin)
         self._begins = np.array([w.begin for w in ordered], dtype=np.int64)
         self._ends = np.array([w.end for w in ordered], dtype=np.int64)
@@ -159,7 +157,7 @@ class Categories:
         fusion, or of a size that the fusion does not return.
         """
         lifetimes, naming = self._lifetimes, self._rows[rows]
-        made, freed = self._places(lifetimes.stack[rows]), self._places(lifetimes.free_stack[rows])
+        made, freed = self._places.of(rows)
         fusion = self._is_fusion[naming]
         # Columns: the innermost generated statement, and Inductor's file.
         once = (made[:, 0] > 0) & (made[:, 0] == freed[:, 0])
@@ -176,11 +174,24 @@ class Categories:
         known = bool(naming.tensors) and all(t.bytes >= 0 for t in naming.tensors)
         return known and not naming.fitting(size)
 
-    def _places(self, stacks: Int32) -> Int64:
-        """Numbers for each stack's innermost generated statement and Inductor's file, 0: none.
 
-        Shape (n, 2).
-        """
+class Places:
+    """Numbers for lifetimes' innermost generated statements and Inductor's files, 0: none.
+
+    ``made`` and ``freed`` are the stacks of the lifetimes' allocations and of their frees.
+    """
+
+    def __init__(self, stacks: Stacks, made: Int32, freed: Int32) -> None:
+        self._stacks = stacks
+        self._made, self._freed = made, freed
+        self._names: dict[str, int] = {"": 0}
+        self._place_of: dict[int, tuple[int, int]] = {}
+
+    def of(self, rows: Int64) -> tuple[Int64, Int64]:
+        """Where some lifetimes were made, and where freed; each of shape (n, 2)."""
+        return self._places(self._made[rows]), self._places(self._freed[rows])
+
+    def _places(self, stacks: Int32) -> Int64:
         kinds, kind = number_rows(stacks)
         places = np.array([self._place(stack) for (stack,) in kinds], dtype=np.int64)
         return places.reshape(-1, 2)[kind]

@@ -28,13 +28,13 @@ def name_stack(
     ``phase`` is the pass by the recorder's marks, ``operator`` the profiler's word for what ran
     ('aten::mm', 'MmBackward0') and ``layer`` the module it was called in, '' where unknown.
     """
-    user = next((frame for frame in frames if _is_user(frame.filename)), None)
+    user = next((frame for frame in frames if is_user(frame.filename)), None)
     line = f"{short_path(user.filename)}:{user.line}" if user else ""
-    innermost = next((f for f in frames if not _is_wrapper(f.filename)), frames[0])
+    innermost = next((f for f in frames if not is_wrapper(f.filename)), frames[0])
     path = short_path(innermost.filename)
     if path.startswith(_ENGINE):
         phase = phase or "backward"
-    elif any(short_path(frame.filename).startswith(_OPTIMIZER) for frame in frames):
+    elif any(is_optimizer(frame.filename) for frame in frames):
         phase = "optimizer"
     where = f"{path}:{innermost.line}"
     if innermost.filename.startswith("<eval_with_key>"):  # a line of an FX graph, run as it is
@@ -54,7 +54,7 @@ def name_node(
     ``forward`` are the frames of the forward operator that made the node, empty where unknown:
     they give the model's line.
     """
-    user = next((frame for frame in forward if _is_user(frame.filename)), None)
+    user = next((frame for frame in forward if is_user(frame.filename)), None)
     line = f"{short_path(user.filename)}:{user.line}" if user else ""
     symbol = Symbol("eager", "", phase or "backward", operator.name, operator.operation, line)
     if operator.name in _WHOLE_PROGRAM:
@@ -68,7 +68,12 @@ def is_engine(frames: Sequence[Frame]) -> bool:
     return not frames or short_path(frames[0].filename).startswith(_ENGINE)
 
 
-def _is_wrapper(filename: str) -> bool:
+def is_optimizer(filename: str) -> bool:
+    """Whether a file is one of torch's optimizers."""
+    return short_path(filename).startswith(_OPTIMIZER)
+
+
+def is_wrapper(filename: str) -> bool:
     """Under a default device, every function of torch is called through this one."""
     return short_path(filename).endswith("torch/utils/_device.py")
 
@@ -82,7 +87,8 @@ def _function(frame: Frame) -> str:
     return f"{module}.{frame.name}"
 
 
-def _is_user(filename: str) -> bool:
+def is_user(filename: str) -> bool:
+    """Whether a file is the user's own, or a library's that is no part of torch."""
     if _STANDARD_LIBRARY.search(filename) or is_output_file(filename):
         return False
     path = short_path(filename)

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from memtrace.snapshot.columns import Frame, StackTable
+from memtrace.distinct import distinct_values
+from memtrace.snapshot.columns import Frame, Int32
 from memtrace.snapshot.generated import is_output_file
 from memtrace.symbols import inductor, thunder
 from memtrace.symbols.sources import Sources
@@ -23,13 +24,16 @@ _LIBRARIES = ("extern_kernels.", "torch.ops.", "aten.")  # callees that Inductor
 
 
 class Filled:
-    """The recorded stacks of one recording by the innermost line of Inductor's code in them."""
+    """The recorded stacks of one recording by the innermost line of Inductor's code in them.
 
-    def __init__(self, stacks: Stacks, table: StackTable, sources: Sources) -> None:
+    Of stacks that are ``alike`` one stands for all.
+    """
+
+    def __init__(self, stacks: Stacks, alike: Int32, sources: Sources) -> None:
         self._sources = sources
         self._stacks: dict[_Key, list[list[Frame]]] = {}
         self._makers: dict[str, dict[int, list[int]]] = {}
-        for number in range(len(table.stacks)):
+        for number in distinct_values(alike).tolist():
             frames = stacks.python(number)
             found = next((f for f in frames if is_output_file(f.filename)), None)
             if found is not None:

@@ -42,7 +42,7 @@ def name_stack(frames: Sequence[Frame], sources: Sources, kept: bool = False) ->
     line = place.line
     if not changes_hands(frames[at:], sources, kept):
         # Inductor's frames from compile time say it of what is made at this line.
-        line = next((_text(f) for f in frames[at + 1 :] if _is_model(f.filename)), "") or line
+        line = next((_text(f) for f in frames[at + 1 :] if is_model(f.filename)), "") or line
     symbol = Symbol("inductor", module, phase, name or f"line{frame.line}", "", line)
     where = f"{short_path(frame.filename)}:{frame.line}"
     layer = layer_of_call(place.layer, _given(frames[at + 1 :], sources))
@@ -52,7 +52,7 @@ def name_stack(frames: Sequence[Frame], sources: Sources, kept: bool = False) ->
 
 def _given(outer: Sequence[Frame], sources: Sources) -> tuple[str, ...]:
     """What the split graph that calls a compiled part of it passes on, () where there is none."""
-    split = next((f for f in outer if f.filename.startswith("<eval_with_key>")), None)
+    split = next((f for f in outer if is_graph(f.filename)), None)
     statement = sources.statement(split.filename, split.line) if split else None
     return statement.arguments if statement else ()
 
@@ -191,7 +191,13 @@ def _kernel(source: Source, statement: Statement) -> Statement:
     return statement
 
 
-def _is_model(filename: str) -> bool:
+def is_graph(filename: str) -> bool:
+    """Whether a file is an FX graph's code."""
+    return filename.startswith("<eval_with_key>")
+
+
+def is_model(filename: str) -> bool:
+    """Whether a file is neither a compiler's, nor torch's or Thunder's own, nor without a name."""
     return not (
         is_library(filename) or is_generated(filename) or short_path(filename).startswith("<")
     )

@@ -20,6 +20,7 @@ from memtrace.snapshot.generated import is_generated, is_output_file
 from memtrace.symbols import eager, inductor, thunder
 from memtrace.symbols.filled import Filled
 from memtrace.symbols.launches import find_launches
+from memtrace.symbols.likeness import find_alike
 from memtrace.symbols.operators import forward_frames
 from memtrace.symbols.phases import PassTimes
 from memtrace.symbols.profiled import Operators
@@ -112,13 +113,14 @@ class _Namer:
         self._ops = meta["profile"]["ops"]
         if attribution is None:
             self._sources, self._stacks = Sources(meta), Stacks(recording.stacks)
+            alike = find_alike(recording.stacks)
             windows = find_windows(recording, replay)
         else:
             self._sources, self._stacks = attribution.sources, attribution.stacks
-            windows = attribution.windows
+            alike, windows = attribution.alike, attribution.windows
         self._operators = Operators(self._ops)
         self._named = operators
-        self._filled = Filled(self._stacks, recording.stacks, self._sources)
+        self._filled = Filled(self._stacks, alike, self._sources)
         self._passes = PassTimes(meta)
         self._forward = forward_frames(recording, replay, windows, self._operators, self._stacks)
         self._calls: Mapping[str, Sequence[Frame]] | None = None

@@ -33,9 +33,13 @@ def find_operators(
     replay: Replay,
     windows: list[Window],
     stacks: Stacks,
+    made: Int32,
     eager: Int64,
 ) -> FoundOperators:
-    """The operators of the lifetimes ``eager``, which no generated code made."""
+    """The operators of the lifetimes ``eager``, which no generated code made.
+
+    ``made`` are stacks that stand for those of all lifetimes: alike to all who name things.
+    """
     lifetimes = replay.lifetimes
     rows = np.full(len(lifetimes), -1, dtype=np.int32)
     profiled = next((w for w in windows if w.profiled), None)
@@ -48,7 +52,7 @@ def find_operators(
     for k, row in matched.items():
         if (operator := operators.describe(row)) is not None:
             seen[k] = numbers.setdefault(operator, len(numbers))
-    _carry(seen, rows, profiled, windows, stacks, lifetimes, eager)
+    _carry(seen, rows, profiled, windows, lifetimes, eager, _line_numbers(stacks, made[eager]))
     return FoundOperators(
         list(numbers), rows, _frames_around(operators, matched, lifetimes, stacks)
     )
@@ -59,12 +63,14 @@ def _carry(
     rows: Int32,
     profiled: Window,
     windows: list[Window],
-    stacks: Stacks,
     lifetimes: Lifetimes,
     eager: Int64,
+    line: Int64,
 ) -> None:
-    """Writes into ``rows`` what was seen of the profiled iteration, for all iterations."""
-    line = _line_numbers(stacks, lifetimes.stack[eager])
+    """Writes into ``rows`` what was seen of the profiled iteration, for all iterations.
+
+    ``line`` is a number for where each of ``eager`` was made.
+    """
     _, alike = number_rows(lifetimes.requested[eager], line)
     born = lifetimes.born[eager]
     begin, end = members_of(born, [profiled])[0]

@@ -9,6 +9,7 @@ import numpy as np
 from memtrace.distinct import distinct_values
 from memtrace.snapshot.columns import Int32, Int64, Recording
 from memtrace.symbols import inductor, thunder
+from memtrace.symbols.likeness import find_alike
 from memtrace.symbols.sources import Sources
 from memtrace.symbols.stacks import Stacks
 from memtrace.symbols.table import Symbol, short_path
@@ -54,7 +55,7 @@ def find_runs(recording: Recording, replay: Replay, windows: tuple[Window, ...])
     empty = np.zeros(0, np.int64)
     if replay.device >= len(recording.events) or not len(recording.events[replay.device]):
         return Runs([], empty.astype(np.int32), empty, empty)
-    stack = recording.events[replay.device].stack
+    stack = find_alike(recording.stacks)[recording.events[replay.device].stack]
     statements, numbers = _number_stacks(recording, distinct_values(stack).tolist())
     row = numbers[stack]
     ends = {m for w in windows for m in (w.begin, w.end)}

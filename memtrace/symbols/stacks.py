@@ -35,13 +35,18 @@ class Operator:
     layer: str = ""
 
 
+def is_native(filename: str) -> bool:
+    """Whether a frame with this file is C++'s."""
+    return bool(_NATIVE_FILE.search(filename))
+
+
 class Stacks:
     """The stacks of one recording, each looked at once."""
 
     def __init__(self, table: StackTable) -> None:
         self._table = table
         self._python: dict[int, list[Frame]] = {}
-        self._is_native = [bool(_NATIVE_FILE.search(f.filename)) for f in table.frames]
+        self._is_native = [is_native(f.filename) for f in table.frames]
 
     def python(self, stack: int) -> list[Frame]:
         """The Python frames of a stack, innermost first."""

@@ -16,12 +16,14 @@ import numpy as np
 from memtrace.snapshot.columns import Action, Events, Int64, Segment
 from memtrace.timeline.blockmap import BlockMap
 from memtrace.timeline.repetition import Repetition, find_repetitions
-from memtrace.timeline.rules import SMALL_SIZE, Rules
+from memtrace.timeline.rules import Rules
+from memtrace.timeline.splitting import Ranges, measure_splits
 from memtrace.timeline.start import Start
 
 _ALLOC = int(Action.ALLOC)
 _REQUESTED = int(Action.FREE_REQUESTED)
 _COMPLETED = int(Action.FREE_COMPLETED)
+_DEFAULT_POOL = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +35,14 @@ class Blocks:
     ``misfits`` counts events that contradict the map (an alloc outside of known memory, …);
     ``end_mismatches`` the blocks that differ from the segments at the end. ``disproved`` are the
     (address, end) of segments in which a block in use has another size there than here: the rules
-    did not hold in them (a pool that never splits, settings changed on the way).
+    did not hold in them (settings changed on the way).
     """
 
     sizes: Int64
     start_sizes: dict[int, int]
     misfits: int
     end_mismatches: int
-    disproved: tuple[tuple[int, int], ...]
+    disproved: Ranges
 
 
 def replay_blocks(
@@ -54,8 +56,31 @@ def replay_blocks(
     """Block sizes of all allocations, by replaying ``events`` from ``start``.
 
     ``half``: the history has no free_completed events, and a free is complete when requested.
+    Where the rules did not hold in some segments, the answer is better if these are a pool's that
+    never splits (``MemPool(no_split=True)``), and then that is what they are. Segments that such a
+    pool has given back by the end are taken for others: no event names its pool.
     """
-    run = _Run(events, start, rules, _REQUESTED if half else _COMPLETED)
+    end = tuple(end_segments)
+    found = _replay_blocks(events, start, rules, end, half, ())
+    if not found.disproved:
+        return found
+    wrong = set(found.disproved)
+    pools = {s.pool for s in end if _bounds(s) in wrong} - {_DEFAULT_POOL}
+    whole = (*found.disproved, *(_bounds(s) for s in end if s.pool in pools))
+    again = _replay_blocks(events, start, rules, end, half, whole)
+    return min(found, again, key=lambda blocks: blocks.misfits + blocks.end_mismatches)
+
+
+def _replay_blocks(
+    events: Events,
+    start: Start,
+    rules: Rules,
+    end_segments: Iterable[Segment],
+    half: bool,
+    whole: Ranges,
+) -> Blocks:
+    """``whole`` are the segments in which no block is split."""
+    run = _Run(events, start, rules, _REQUESTED if half else _COMPLETED, whole)
     at = 0
     for repetition in run.repetitions():
         run.go(at, repetition.begin)
@@ -74,7 +99,9 @@ class _Run:
     through.
     """
 
-    def __init__(self, events: Events, start: Start, rules: Rules, finish: int) -> None:
+    def __init__(
+        self, events: Events, start: Start, rules: Rules, finish: int, whole: Ranges
+    ) -> None:
         self.blocks = BlockMap(start)
         self._start = start
         self._start_sizes: dict[int, int] = {}
@@ -84,7 +111,7 @@ class _Run:
         moves = is_alloc | (events.action == finish)
         moves |= (events.action > _COMPLETED) & (events.action <= Action.SEGMENT_UNMAP)
         self.allocs = np.flatnonzero(is_alloc)
-        size, least = _split_rules(events, rules, self.allocs)
+        size, least = measure_splits(events, start, rules, self.allocs, whole)
         self._columns = (events.action[moves], events.addr[moves], size[moves], least[moves])
         self.count = len(self._columns[0])
         self.allocated: list[int] = []
@@ -180,23 +207,12 @@ class _Run:
         return self._start_sizes
 
 
-def _split_rules(events: Events, rules: Rules, allocs: Int64) -> tuple[Int64, Int64]:
-    """The events' sizes, rounded for allocs, and what is split off a free block at least."""
-    size = events.size.copy()
-    size[allocs] = rules.round_all(size[allocs])
-    least = np.zeros_like(size)
-    least[allocs] = rules.least_splits(size[allocs])
-    # A checkpointed pool is restored block by block, splitting at exact sizes
-    # (setSegmentStateToCheckpoint): the next alloc then lies in the remainder.
-    following = allocs[:-1][events.action[allocs[:-1] + 1] == _ALLOC]
-    behind = events.addr[following] + size[following].astype(np.uint64)
-    adjacent = (size[following] > SMALL_SIZE) & (events.addr[following + 1] == behind)
-    least[following[adjacent]] = 1
-    return size, least
-
-
 def _known(exact: bool, start: Start, address: int) -> int:
     return start.blocks[address].size if exact else -1
+
+
+def _bounds(segment: Segment) -> tuple[int, int]:
+    return segment.address, segment.address + segment.total_size
 
 
 def _compare(
@@ -211,7 +227,7 @@ def _compare(
             theirs.add((b.address, b.size, b.active))
             wrong = wrong or (b.active and blocks.used.get(b.address, b.size) != b.size)
         if wrong:
-            disproved.append((segment.address, segment.address + segment.total_size))
+            disproved.append(_bounds(segment))
     ours = {(a, s, True) for a, s in blocks.used.items()}
     ours |= {(a, s, False) for a, s in blocks.free.items()}
     return max(len(ours - theirs), len(theirs - ours)), tuple(disproved)

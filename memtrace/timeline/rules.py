@@ -12,14 +12,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from memtrace.snapshot.columns import Int64
 
 MIN_BLOCK = 512  # kMinBlockSize: every block size is a multiple of it
 SMALL_SIZE = 1 << 20  # kSmallSize: at most this much comes from the small pool
-_NEVER = (1 << 63) - 1  # more than any block has
+NEVER = (1 << 63) - 1  # more than any block has
 _GREATEST = 1 << 62
 _DIVISION_SLOTS = 16  # divisions are set per power of two, from 1 MiB (slot 0) to 32 GiB
+
+Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,17 +79,19 @@ class Rules:
         rounded: Int64 = np.maximum(-(-bounded // MIN_BLOCK) * MIN_BLOCK, MIN_BLOCK)
         return rounded
 
-    def least_splits(self, rounded: Int64) -> Int64:
+    def least_splits(self, rounded: Int64, expandable: Flags | None = None) -> Int64:
         """The least remainder that is split off a free block for each of many rounded requests.
 
         It stays free (``should_split``). The pool follows from the size alone: up to 1 MiB comes
-        from the small pool.
+        from the small pool. ``expandable`` tells for each request whether expandable segments were
+        on, where that changed on the way.
         """
         large = SMALL_SIZE + 1
-        least = np.where((rounded <= SMALL_SIZE) | self.expandable, MIN_BLOCK, large)
+        grown = self.expandable if expandable is None else expandable
+        least = np.where((rounded <= SMALL_SIZE) | grown, MIN_BLOCK, large)
         if self.max_split_size is not None:
             never = (least == large) & (rounded >= self.max_split_size)
-            return np.where(never, _NEVER, least)
+            return np.where(never, NEVER, least)
         return least
 
     def may_have_slack(self, rounded: int) -> bool:

@@ -65,6 +65,7 @@ class Model:
     expandable: bool = False
     max_split_size: int = 1 << 62
     divisions: int = 0
+    whole: tuple[tuple[int, int], ...] = ()  # pools that never split
     arenas: list[Arena] = field(default_factory=list)
     events: list[tuple[str, int, int, int]] = field(default_factory=list)
     blocks: list[int] = field(default_factory=list)  # block size at an alloc event, else -1
@@ -113,7 +114,9 @@ class Model:
             rounded, small, stream, pool
         )
         rest = piece.size - rounded
-        if small or self.expandable:
+        if pool in self.whole:
+            split = False
+        elif small or self.expandable:
             split = rest >= 512
         else:
             split = rounded < self.max_split_size and rest > MIB

@@ -13,6 +13,7 @@ from tests.builders import KIB, MIB, capture_meta, events, recording, segment
 
 A = 1 << 40
 B = 1 << 41
+C = 1 << 42
 
 
 def block_sizes(source: Recording, device: int = 0) -> list[int]:
@@ -258,7 +259,31 @@ def test_a_restored_pool_is_split_at_exact_sizes() -> None:
     assert got.end_mismatches == 0
 
 
-def test_a_pool_that_never_splits_is_unknown_not_wrong() -> None:
+def test_a_pool_that_never_splits() -> None:
+    source = recording(
+        events(
+            ("segment_alloc", A, 20 * MIB),
+            ("segment_alloc", B, 20 * MIB),
+            ("alloc", A, 4 * MIB),
+            ("alloc", B, 4 * MIB),
+            ("segment_alloc", C, 20 * MIB),
+            ("alloc", C, 5 * MIB),
+            ("free", C, 5 * MIB),
+        ),
+        segments=[
+            segment(A, [("used", 20 * MIB, 4 * MIB)], pool=(1, 0)),
+            segment(B, [("used", 4 * MIB), ("free", 16 * MIB)]),
+            segment(C, [("free", 20 * MIB)], pool=(1, 0)),
+        ],
+        start=[],
+    )
+    got = replay(source)
+    assert got.lifetimes.block.tolist() == [20 * MIB, 4 * MIB, 20 * MIB]
+    assert got.end_mismatches == 0
+    assert got.complete
+
+
+def test_what_no_rule_explains_is_unknown_not_wrong() -> None:
     source = recording(
         events(
             ("segment_alloc", A, 20 * MIB),
@@ -267,7 +292,7 @@ def test_a_pool_that_never_splits_is_unknown_not_wrong() -> None:
             ("alloc", B, 4 * MIB),
         ),
         segments=[
-            segment(A, [("used", 20 * MIB, 4 * MIB)], pool=(1, 0)),
+            segment(A, [("used", 10 * MIB, 4 * MIB), ("free", 10 * MIB)], pool=(1, 0)),
             segment(B, [("used", 4 * MIB), ("free", 16 * MIB)]),
         ],
         start=[],
@@ -278,6 +303,37 @@ def test_a_pool_that_never_splits_is_unknown_not_wrong() -> None:
     assert got.end_mismatches
     assert not got.complete
     assert any("unknown" in w for w in got.warnings)
+
+
+def test_expandable_segments_switched_off_when_all_was_done() -> None:
+    source = recording(
+        events(("segment_map", B, 20 * MIB), ("alloc", B, 19 * MIB + 512)),
+        segments=[segment(B, [("used", 19 * MIB + 512), ("free", MIB - 512)], expandable=True)],
+        start=[],
+    )
+    assert replay(source).end_mismatches == 0
+
+
+@pytest.mark.parametrize("at_the_end", [True, False])
+def test_expandable_segments_switched_on_the_way(at_the_end: bool) -> None:
+    """Each alloc is split by the rule of the kind of segment that it lies in."""
+    slack = 512 * KIB
+    fixed = [("segment_alloc", A, 20 * MIB), ("alloc", A, 20 * MIB - slack)]
+    mapped = [("segment_map", B, 20 * MIB), ("alloc", B, 20 * MIB - slack)]
+    source = recording(
+        events(*([*fixed, *mapped] if at_the_end else [*mapped, *fixed])),
+        segments=[
+            segment(A, [("used", 20 * MIB, 20 * MIB - slack)]),
+            segment(B, [("used", 20 * MIB - slack), ("free", slack)], expandable=True),
+        ],
+        settings={"expandable_segments": at_the_end},
+        start=[],
+    )
+    got = replay(source)
+    sizes = dict(zip(got.lifetimes.address.tolist(), got.lifetimes.block.tolist(), strict=True))
+    assert sizes == {A: 20 * MIB, B: 20 * MIB - slack}
+    assert got.end_mismatches == 0
+    assert got.complete
 
 
 def test_frees_of_what_was_never_seen_allocated() -> None:

@@ -56,7 +56,7 @@ def lay_lifetimes(scope: Scope, names: Names, groups: Groups) -> list[Slices]:
         scope.attribution.rows[shown],
         rows.requested[shown],
         category[shown],
-        rows.free_stack[shown],
+        scope.attribution.alike[rows.free_stack[shown]],
     )
     details = _describe(scope, kinds, categories)
     block = rows.block[shown]
