@@ -5,7 +5,14 @@ from memtrace.program.capture import read_programs
 from memtrace.program.fusions import is_only_shape
 from memtrace.program.lifetimes import Lifetime, find_lifetimes
 from memtrace.program.model import Operation, Program, Statement, Storage, Value
-from memtrace.program.moves import can_move, can_recompute, kept_longer, move_range, writes
+from memtrace.program.moves import (
+    can_move,
+    can_recompute,
+    is_tied,
+    kept_longer,
+    move_range,
+    writes,
+)
 from memtrace.program.prediction import Prediction, Step, predict
 from memtrace.program.text import read_text
 
@@ -25,6 +32,7 @@ __all__ = [
     "is_nvfusion",
     "is_only_shape",
     "is_shape_only",
+    "is_tied",
     "kept_longer",
     "move_range",
     "predict",

@@ -52,7 +52,7 @@ def can_recompute(program: Program, index: int) -> bool:
     """Whether the backward can run a statement of the forward again: it draws nothing at random,
     writes into nothing, and what it reads is there (the caller's, or saved for the backward)."""
     statement = program.statements[index]
-    if statement.kind != "call" or statement.phase != "forward" or _is_tied(statement):
+    if statement.kind != "call" or statement.phase != "forward" or is_tied(statement):
         return False
     return all(
         program.values[name].kind == "argument" or program.values[name].saved
@@ -77,7 +77,7 @@ def _may_swap(program: Program, one: Statement, other: Statement) -> bool:
     # Moving up past the delete of what it reads is fine; but not where a name is used anew.
     if not set(one.deletes).isdisjoint(other.outputs):
         return False
-    if _is_tied(one) and _is_tied(other):
+    if is_tied(one) and is_tied(other):
         return False
     one_writes, other_writes = writes(program, one), writes(program, other)
     return one_writes.isdisjoint(_touched(program, other)) and other_writes.isdisjoint(
@@ -85,7 +85,8 @@ def _may_swap(program: Program, one: Statement, other: Statement) -> bool:
     )
 
 
-def _is_tied(statement: Statement) -> bool:
+def is_tied(statement: Statement) -> bool:
+    """Whether a statement has to keep its order among its like: see the patterns above."""
     names = (statement.name, *(part.name for part in statement.inside))
     return any(_RANDOM.search(name) or _COLLECTIVE.search(name) for name in names)
 

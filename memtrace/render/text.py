@@ -49,10 +49,10 @@ def print_peak(
     breakdown: Breakdown | None = None,
 ) -> None:
     """One recording's peak and what it consists of, with the GPU time of its symbols if known."""
-    console.print(_heading(report))
+    console.print(make_heading(report))
     print_times(console, [report], [breakdown])
     print_compilations(console, [report])
-    _print_warnings(console, report.warnings)
+    print_warnings(console, report.warnings)
     timed = report.gpu is not None and report.gpu.by_row
     table = _table("bytes", "share", *(["GPU time"] if timed else []), "count")
     for row in _chosen(report.rows, sort, top, expand):
@@ -89,15 +89,15 @@ def print_diff(
 ) -> None:
     """Two peaks, what else differs, and the rows that the gap consists of."""
     sides = [report.baseline, report.candidate]
-    console.print(_heading(report.baseline, "A"))
-    console.print(_heading(report.candidate, "B"))
+    console.print(make_heading(report.baseline, "A"))
+    console.print(make_heading(report.candidate, "B"))
     print_times(console, sides, breakdowns)
     for line in report.differences:
         console.print(Text(f"  differs: {clean(line)}", style="yellow"))
     print_compilations(console, sides)
-    _print_warnings(console, [f"A: {text}" for text in report.baseline.warnings])
-    _print_warnings(console, [f"B: {text}" for text in report.candidate.warnings])
-    _print_warnings(console, report.warnings)
+    print_warnings(console, [f"A: {text}" for text in report.baseline.warnings])
+    print_warnings(console, [f"B: {text}" for text in report.candidate.warnings])
+    print_warnings(console, report.warnings)
     timed = report.time_gap_ns is not None
     table = _table("A", "B", "Δ bytes", *(["Δ time"] if timed else []))
     if sort == "time":
@@ -208,7 +208,7 @@ def _line(line: Line) -> str:
     return f"{line.where}  {text}" if text else line.where
 
 
-def _heading(report: PeakReport, letter: str = "") -> RenderableType:
+def make_heading(report: PeakReport, letter: str = "") -> RenderableType:
     title = Text(f"{letter}  " if letter else "", style="bold")
     title.append(clean(report.label) if report.facts else clean(report.path))
     if report.facts:
@@ -229,7 +229,7 @@ def _heading(report: PeakReport, letter: str = "") -> RenderableType:
     return Group(title, line, Text(f"  {checked}{state}", style=style))
 
 
-def _print_warnings(console: Console, warnings: Sequence[str]) -> None:
+def print_warnings(console: Console, warnings: Sequence[str]) -> None:
     for text in warnings:
         console.print(Text(f"  note: {clean(text)}", style="yellow"))
 

@@ -10,19 +10,17 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 
 from memtrace.analysis import Dimension, Row, Subject, fold_rows, open_subject, report_diff
 from memtrace.snapshot import read
 from tests.capture.recording import environment
-from tests.planted.rows import said
+from tests.planted.rows import PROGRAMS, marked, said
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.slow
 
-PROGRAMS = Path(__file__).with_name("programs.py")
 BF16, F32, F64 = 2, 4, 8
 
 
@@ -119,14 +117,6 @@ def first(pair: tuple[Subject, Subject], by: Dimension) -> Row:
     rows = fold_rows(report.rows)
     assert sum(row.delta for row in rows) == report.gap_bytes
     return rows[0]
-
-
-def marked(name: str) -> str:
-    """The place of the line in the programs that ends in '# name'."""
-    lines = PROGRAMS.read_text().splitlines()
-    found = [k for k, line in enumerate(lines, 1) if line.endswith(f"# {name}")]
-    assert len(found) == 1, name
-    return f"planted/programs.py:{found[0]}"
 
 
 def parameters(view: str) -> list[object]:

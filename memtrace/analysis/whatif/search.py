@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from memtrace.analysis.whatif.change import Change
 from memtrace.analysis.whatif.skyline import NewPeak, Skyline
 
 _MOST_STEPS = 5000  # of the search for the fewest; above it, the list may not be the shortest
@@ -123,9 +122,3 @@ def _thin_out(skyline: Skyline, chosen: Sequence[int], target: int) -> tuple[int
         if skyline.peak(rest).bytes <= target:
             kept = rest
     return tuple(kept)
-
-
-def rank(changes: Sequence[Change], saved: Sequence[int]) -> list[int]:
-    """Numbers of the changes, the most bytes saved for their work first."""
-    worth = [score(s, change.moved) for s, change in zip(saved, changes, strict=True)]
-    return sorted(range(len(changes)), key=lambda k: (-worth[k], k))
