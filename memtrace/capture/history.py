@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 # The counters, in the order they are kept.
 _COUNTERS = (("allocation", "allocated"), ("allocation", "freed"), ("active", "freed"))
+RESERVED = 2  # place of reserved_bytes.current among STAT_FIELDS
 # Snapshots taken while memory ran out, of scripts that catch it and go on: each copies the history.
 _MOST_OOM_SECONDS = 10.0
 
@@ -101,7 +102,7 @@ class CudaHistory:
         devices = torch.cuda.device_count()
         self.base = [self._read(d) for d in range(devices)]
         # Segments that exist already: CUDA was in use before the recording.
-        if any(r is not None and r.stats[2] for r in self.base):
+        if any(r is not None and r.stats[RESERVED] for r in self.base):
             self.start_segments = list(_snapshot()["segments"])
         self._record(**self._arguments())
         self.started = True

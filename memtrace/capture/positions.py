@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from memtrace.capture.history import CudaHistory, Reading, Snapshot
+from memtrace.capture.history import RESERVED, CudaHistory, Reading, Snapshot
 from memtrace.capture.patches import Notes
 
 if TYPE_CHECKING:
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 # The action that each of history.py's counters counts.
 _ACTIONS = {"alloc": 0, "free_requested": 1, "free_completed": 2}
+# Those that change what is reserved.
+_RESERVES = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
 
 
 @dataclass(slots=True)
@@ -28,6 +30,7 @@ class Positions:
     index: tuple[list[int], ...] = ()
     first: tuple[int, ...] = (0, 0, 0)  # counters just before the oldest event that is left
     dropped: int = 0
+    reserved: list[int] = field(default_factory=list)  # just before each event, and at the end
 
     def __post_init__(self) -> None:
         index: tuple[list[int], ...] = ([], [], [])
@@ -36,6 +39,7 @@ class Positions:
             if kind is not None:
                 index[kind].append(k)
         self.index = index
+        self.reserved = self._count_reserved()
         final = self.end.counters if self.end is not None else (0, 0, 0)
         start = self.base.counters if self.base is not None else (0, 0, 0)
         self.first = tuple(f - len(i) for f, i in zip(final, index, strict=True))
@@ -61,6 +65,17 @@ class Positions:
                 "shows: positions of marks before that are not exact"
             )
 
+    def _count_reserved(self) -> list[int]:
+        """From the end backwards, which holds for a ring that wrapped, too."""
+        if self.end is None or not self.end.stats:
+            return []
+        total = self.end.stats[RESERVED]
+        found = [total]
+        for entry in reversed(self.trace):
+            total -= _RESERVES.get(entry["action"], 0) * int(entry["size"])
+            found.append(total)
+        return found[::-1]
+
     def of(self, reading: Reading | None) -> int:
         """The event before which ``reading`` was taken; -1 where dropped or not to be had."""
         if self.end is None:
@@ -76,6 +91,18 @@ class Positions:
                 return len(self.trace)
             if reached:
                 position = max(position, index[reached - 1] + 1)
+        return self._among_segments(position, reading)
+
+    def _among_segments(self, position: int, reading: Reading | None) -> int:
+        """The same, or later among the events of segments there, which no counter counts: the
+        first place where as much is reserved as was then."""
+        if reading is None or not reading.stats:
+            return position
+        for place in range(position, len(self.reserved)):
+            if self.reserved[place] == reading.stats[RESERVED]:
+                return place
+            if place == len(self.trace) or self.trace[place]["action"] not in _RESERVES:
+                break
         return position
 
 
@@ -106,7 +133,7 @@ def device_rows(history: CudaHistory, snapshot: Snapshot, places: list[Positions
             # Only a device in use: asking makes a context, which takes memory on it.
             free, total = torch.cuda.mem_get_info(number)
             now = history._read(number)
-            outside = total - free - (now.stats[2] if now is not None else 0)
+            outside = total - free - (now.stats[RESERVED] if now is not None else 0)
         base = history.base[number]
         rows.append(
             Device(

@@ -8,8 +8,10 @@ from typing import Any
 from memtrace.capture.history import Reading
 from memtrace.capture.patches import Notes
 from memtrace.capture.positions import Positions
+from memtrace.snapshot.format import STAT_FIELDS
 
 COUNTER = {"alloc": 0, "free_requested": 1, "free_completed": 2}
+SEGMENTS = {"segment_alloc": 1, "segment_free": -1, "segment_map": 1, "segment_unmap": -1}
 
 
 def history(seed: int, length: int) -> tuple[list[dict[str, Any]], list[Reading]]:
@@ -17,21 +19,36 @@ def history(seed: int, length: int) -> tuple[list[dict[str, Any]], list[Reading]
     chance = random.Random(seed)
     counters = [0, 0, 0]
     trace, readings = [], []
+    reserved = 1000
     for _ in range(length):
-        readings.append(Reading(tuple(counters), [0] * 6))
-        action = chance.choice(["alloc", "free_requested", "free_completed", "segment_alloc"])
+        readings.append(reading(counters, reserved))
+        action = chance.choice([*COUNTER, *SEGMENTS])
         if action in COUNTER:
             counters[COUNTER[action]] += 1
-        trace.append({"action": action, "addr": 1, "size": 1})
-    readings.append(Reading(tuple(counters), [0] * 6))
+        size = chance.randrange(3)
+        reserved += SEGMENTS.get(action, 0) * size
+        trace.append({"action": action, "addr": 1, "size": size})
+    readings.append(reading(counters, reserved))
     return trace, readings
 
 
-def counted(trace: list[dict[str, Any]], position: int) -> int:
-    """``position`` moved back over events no counter counts: those before a mark cannot be told."""
-    while position and trace[position - 1]["action"] not in COUNTER:
-        position -= 1
-    return position
+def reading(counters: list[int], reserved: int) -> Reading:
+    stats = dict.fromkeys(STAT_FIELDS, 0) | {"reserved_bytes.current": reserved}
+    return Reading(tuple(counters), list(stats.values()))
+
+
+def told(trace: list[dict[str, Any]], position: int) -> int:
+    """The first place that cannot be told from ``position``: nothing is counted in between, and
+    as much is reserved."""
+    first, apart = position, 0
+    for place in range(position - 1, -1, -1):
+        action = trace[place]["action"]
+        if action in COUNTER:
+            break
+        apart += SEGMENTS[action] * trace[place]["size"]
+        if not apart:
+            first = place
+    return first
 
 
 def test_every_position_is_found() -> None:
@@ -40,7 +57,7 @@ def test_every_position_is_found() -> None:
         places = Positions(trace, readings[-1], None, Notes(), 1000)
         assert places.dropped == 0
         for k, reading in enumerate(readings):
-            assert places.of(reading) == counted(trace, k)
+            assert places.of(reading) == told(trace, k)
 
 
 def test_a_wrapped_ring_keeps_the_positions_that_are_left() -> None:
@@ -53,7 +70,7 @@ def test_a_wrapped_ring_keeps_the_positions_that_are_left() -> None:
         assert places.dropped == sum(readings[cut].counters)
         assert "ring wrapped" in notes.texts[0]
         for k, reading in enumerate(readings[cut:]):
-            assert places.of(reading) == counted(left, k)
+            assert places.of(reading) == told(left, k)
         assert places.of(readings[0]) == -1
 
 
@@ -61,7 +78,7 @@ def test_a_late_start_is_no_wrapped_ring() -> None:
     trace, readings = history(3, 60)
     places = Positions(trace[20:], readings[-1], readings[20], Notes(), 1000)
     assert places.dropped == 0
-    assert places.of(readings[-1]) == counted(trace, 60) - 20
+    assert places.of(readings[-1]) == told(trace, 60) - 20
 
 
 def test_marks_after_the_snapshot_lie_at_its_end() -> None:
