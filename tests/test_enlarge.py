@@ -16,12 +16,25 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "samples/qwen2-L4-eager-nvfuser.pkl.gz"
 
 
+def enlarge(folder: Path, *options: str) -> Recording:
+    target = folder / "long.pkl"
+    script = str(ROOT / "scripts/enlarge.py")
+    argv = [sys.executable, script, str(SOURCE), "30000", str(target), *options]
+    subprocess.run(argv, check=True)
+    return read(target)
+
+
 @pytest.fixture(scope="module")
 def longer(tmp_path_factory: pytest.TempPathFactory) -> Recording:
-    target = tmp_path_factory.mktemp("longer") / "long.pkl"
-    script = str(ROOT / "scripts/enlarge.py")
-    subprocess.run([sys.executable, script, str(SOURCE), "30000", str(target)], check=True)
-    return read(target)
+    return enlarge(tmp_path_factory.mktemp("longer"))
+
+
+def test_a_stack_for_each_allocation_changes_no_row(longer: Recording, tmp_path: Path) -> None:
+    stacks = enlarge(tmp_path, "--stacks")
+    assert len(stacks.stacks.stacks) > 5 * len(longer.stacks.stacks)
+    assert len(stacks.stacks.frames) < len(longer.stacks.frames) + 400
+    few, many = (report_peak(open_subject(one)) for one in (longer, stacks))
+    assert many.rows == few.rows
 
 
 def test_a_longer_capture_has_the_source_peak(longer: Recording) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-
 # Of glibc's mallopt (malloc.h).
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
 _KEPT = 1 << 30
@@ -11,7 +9,7 @@ _AHEAD = 64 << 20
 
 
 def keep_memory() -> None:
-    """What is freed stays with the process, and no cycles are looked for.
+    """What is freed stays with the process.
 
     A column of a million numbers would go back to the system as soon as it is freed, and the next
     one come from there page by page, each filled with zeros first: a tenth of the time that reading
@@ -19,7 +17,6 @@ def keep_memory() -> None:
     """
     import ctypes  # numpy loads it as well; --help needs neither
 
-    gc.disable()
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -70,15 +71,16 @@ def check_captures(captures: list[Path]) -> None:
 
 def load_subject(path: Path, window: str | None) -> Subject:
     """Reads and replays a file, with a word on stderr while it lasts if that is a terminal."""
-    from memtrace.cli.memory import keep_memory
-
-    keep_memory()
     from memtrace.analysis import open_subject
+    from memtrace.cli.memory import keep_memory
     from memtrace.errors import MemtraceError
     from memtrace.snapshot import read
 
+    keep_memory()
     with show_status(f"reading {path}"):
         recording = read(str(path))
+        # All of it stays to the end, so the collector need not look at it again and again.
+        gc.freeze()
         try:
             return open_subject(recording, window)
         except MemtraceError as error:
