@@ -76,9 +76,8 @@ def measure(commands: Sequence[Command], runs: int) -> dict[str, Figures]:
                 try:
                     counted.run(command.argv, environment)
                 except subprocess.CalledProcessError as error:
-                    raise SystemExit(
-                        f"{command.name} failed: {error.output.decode(errors='replace')}"
-                    ) from None
+                    words = error.output.decode(errors="replace")
+                    raise SystemExit(f"{command.name} failed: {words}") from None
     return figures
 
 
