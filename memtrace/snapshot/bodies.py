@@ -39,7 +39,7 @@ class Bodies:
 
     def take(self, rows: Int64) -> Bodies:
         """Some of the lists, in another order."""
-        counts = self.counts[rows]
+        counts = self.ends[rows] - np.where(rows > 0, self.ends[rows - 1], 0)
         ends = np.cumsum(counts)
         shift = np.repeat(self.ends[rows] - ends, counts)
         return Bodies(self.numbers[np.arange(len(shift)) + shift], ends)

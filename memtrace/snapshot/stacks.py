@@ -93,7 +93,9 @@ class StackInterner:
         found: list[int] = []
         known = self._stacks
         # By place, None of those not seen yet. Objects, since stacks hold millions of numbers.
-        numbers = self._numbers_of.setdefault(id(frames), np.full(len(frames), None, object))
+        numbers = self._numbers_of.get(id(frames))
+        if numbers is None:
+            numbers = self._numbers_of[id(frames)] = np.full(len(frames), None, object)
         for begin in range(0, len(rows), _CHUNK):
             some = bodies.take(rows[begin : begin + _CHUNK])
             row = numbers[some.numbers].tolist()
