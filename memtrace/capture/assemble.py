@@ -15,6 +15,7 @@ from memtrace.capture.history import CudaHistory, Snapshot
 from memtrace.capture.iterations import iterations_of
 from memtrace.capture.positions import Positions, device_rows, stacks_of
 from memtrace.capture.profile import read_profile
+from memtrace.capture.ranks import find_rank, rank_facts
 from memtrace.capture.thunder_traces import source_of
 from memtrace.capture.tree import MARK_PREFIX
 
@@ -275,6 +276,7 @@ def _facts(
         "exit": {"kind": ending.kind, "code": ending.code, "message": ending.message[:2000]},
         "profiler_error": "" if profile is not None else session.profile.error,
         "notes": session.notes.texts,
+        **rank_facts(find_rank()),
     }
     return facts
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from memtrace.capture.assemble import Collected, Ending, build, collect
 from memtrace.capture.options import Options, Outcome
+from memtrace.capture.ranks import find_rank, name_output
 from memtrace.capture.session import Session
 from memtrace.capture.signals import (
     INTERRUPTED,
@@ -170,8 +171,9 @@ def _options(
     force: bool,
 ) -> Options:
     limit = {} if max_events is None else {"max_events": max_events}
+    path = name_output(Path(output), find_rank())
     return Options(
-        Path(output), device=device, stacks=stacks, check_driver=check_driver, force=force, **limit
+        path, device=device, stacks=stacks, check_driver=check_driver, force=force, **limit
     )
 
 

@@ -63,9 +63,17 @@ def record(
 ) -> None:
     """Run a script and write what its memory consisted of, moment by moment.
 
-    The script runs unchanged, with its own arguments; its exit code is passed on.
+    The script runs unchanged, with its own arguments; its exit code is passed on. Under torchrun
+    each rank writes a capture of its own: a.rank0.pkl, a.rank1.pkl, …
     """
     from memtrace.capture import record_script
+    from memtrace.capture.ranks import is_launcher, launch
+
+    if is_launcher(target, module=module):
+        options = ["-o", str(output), "--device", device, "--stacks", stacks]
+        options += ["--max-events", str(max_events)]
+        options += ["--check-driver"] * check_driver + ["--force"] * force
+        launch(target, context.args, options, module=module)
 
     outcome = record_script(
         target,
