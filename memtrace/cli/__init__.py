@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import typer
 
-from memtrace.cli import diff, export, peak, record, report, show, view
+from memtrace.cli import diff, export, peak, record, report, show, trim, view
 from memtrace.errors import MemtraceError
 
 app = typer.Typer(
@@ -33,6 +33,7 @@ show.register(app)
 export.register(app)
 report.register(app)
 view.register(app)
+trim.register(app)
 
 
 def main() -> None:

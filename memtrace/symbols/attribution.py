@@ -3,7 +3,8 @@
 The evidence, strongest first: the innermost generated frame of the allocation's stack (Thunder's
 trace, Inductor's output), the profiler's operator for what autograd's C++ nodes allocated, the
 user's line for what PyTorch ran itself, and what the program held by name. What none of these
-names stays ``<unattributed>``.
+names stays ``<unattributed>``. Lifetimes of a part that was cut out of a recording have the names
+that they had in the whole.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from memtrace.symbols.categories import Categories
 from memtrace.symbols.inputs import find_inputs
 from memtrace.symbols.operators import FoundOperators, find_operators
 from memtrace.symbols.owners import carry_owned, find_owned, name_owned
+from memtrace.symbols.part import KeptCategories, kept_rows, read_namings
 from memtrace.symbols.phases import PASSES, Phases
 from memtrace.symbols.sources import Sources
 from memtrace.symbols.stacks import Stacks
@@ -62,9 +64,14 @@ def attribute(recording: Recording, replay: Replay, *, operators: bool = True) -
     lifetimes = replay.lifetimes
     sources = Sources(recording.meta)
     stacks = Stacks(recording.stacks)
-    passes = Phases(recording, replay).at(lifetimes.born)
     everything = find_windows(recording, replay)
     windows = [w for w in everything if w.kind == "iteration"]
+    kept = kept_rows(recording, replay, operators=operators)
+    if kept is not None:
+        categories: Categories = KeptCategories(recording, replay)
+        namings = read_namings((recording.meta or {})["part"])
+        return Attribution(namings, kept, categories, operators, everything, sources, stacks)
+    passes = Phases(recording, replay).at(lifetimes.born)
     names: Interner[Naming] = Interner()
     named = _name_generated(names, lifetimes, stacks, sources)
     rest = np.flatnonzero((lifetimes.born >= 0) & (named < 0))

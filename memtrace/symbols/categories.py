@@ -135,6 +135,16 @@ class Categories:
         found[owned >= 0] = self._owners[owned[owned >= 0]]
         return found
 
+    def turns(self, rows: Int64) -> Int64:
+        """The moment up to which each lifetime plays the part it was made for.
+
+        That is its iteration's end; -1 for those of no iteration, which play one part always.
+        """
+        window, inside = self._windows(self._lifetimes.born[rows])
+        if not len(self._ends):
+            return np.full(len(rows), -1, dtype=np.int64)
+        return np.where(inside, self._ends[window], -1)
+
     def _are_saved(self, born: Int64, freed: Int64, window: Int64) -> npt.NDArray[np.bool_]:
         """Made in an iteration before one of its backward passes, and let go in that."""
         if not len(self._backwards):
