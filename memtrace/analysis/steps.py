@@ -42,12 +42,18 @@ def measure_steps(recording: Recording) -> Steps:
     steady = [s for s in meta.get("iterations") or [] if s["whole"] and not s["compiled"]]
     marks = zip(*((meta.get("marks") or {}).get(key, ()) for key in ("kind", "edge")), strict=True)
     passes = [k for k, mark in enumerate(marks) if mark == ("backward", "begin")]
-    trains = [s for s in steady if bisect_left(passes, s["end"]) > bisect_left(passes, s["begin"])]
-    iterations = [s for s in trains or steady if not s["profiled"]]
-    return Steps(
-        _spread([step["wall_ns"] for step in iterations]),
-        _spread([step.get("gpu_ns", -1) for step in iterations]),
-    )
+    rows = []  # whether it trains, the times, whether it ran without the profiler
+    for s in steady:
+        trains = bisect_left(passes, s["end"]) > bisect_left(passes, s["begin"])
+        rows.append((trains, s["wall_ns"], s.get("gpu_ns", -1), not s["profiled"]))
+    if earlier := meta.get("steps"):
+        columns = (earlier["trains"], earlier["wall_ns"], earlier["gpu_ns"])
+        rows += [
+            (bool(trains), wall, gpu, True) for trains, wall, gpu in zip(*columns, strict=True)
+        ]
+    chosen = [row for row in rows if row[0]] or rows
+    bare = [(wall, gpu) for _, wall, gpu, unprofiled in chosen if unprofiled]
+    return Steps(_spread([wall for wall, _ in bare]), _spread([gpu for _, gpu in bare]))
 
 
 def _spread(times: list[int]) -> Spread | None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from memtrace.analysis.peak import Subject, say_differences
 from memtrace.errors import MemtraceError
-from memtrace.snapshot.columns import Recording
+from memtrace.snapshot.columns import Recording, Segment
 from memtrace.snapshot.format import FORMAT, Device, Marks, Meta
 from memtrace.snapshot.part import Part, PartDevice
 from memtrace.symbols import Attribution, attribute
@@ -46,7 +46,7 @@ def trim(subject: Subject, *, to_end: bool = False) -> Recording:
     found = replace(
         recording,
         events=tuple(cut.piece.events for cut in cuts),
-        segments=tuple(s for cut in cuts for s in cut.piece.segments),
+        segments=tuple(s for cut in cuts for s in _segments(recording, cut)),
         start_segments=tuple(s for cut in cuts for s in cut.piece.start),
         annotations=_annotations(recording, window, cuts[subject.replay.device], to_end),
         meta=_meta(subject, cuts, to_end),
@@ -62,6 +62,13 @@ def _cut(subject: Subject, device: int, to_end: bool) -> _Cut:
     begin, end = _moments(recording, run, subject.window, to_end)
     run = settle(run, begin)
     return _Cut(run, cut_history(recording, run, begin, end, cpu=is_cpu(recording)))
+
+
+def _segments(recording: Recording, cut: _Cut) -> Sequence[Segment]:
+    """At the end of the piece; torch's own where the recording ends there."""
+    if not cut.piece.blocks or cut.piece.end < cut.whole.n_events:
+        return cut.piece.segments
+    return [s for s in recording.segments if s.device == cut.whole.device]
 
 
 def _moments(recording: Recording, run: Replay, window: Window, to_end: bool) -> tuple[int, int]:

@@ -22,7 +22,7 @@ from memtrace.capture.tree import MARK_PREFIX
 if TYPE_CHECKING:
     from memtrace.capture.cpu import CpuRecorder
     from memtrace.capture.session import Session
-    from memtrace.snapshot.format import Device, Iteration, Profile
+    from memtrace.snapshot.format import Device, Iteration, Profile, Steps
 
 
 @dataclass(slots=True)
@@ -89,7 +89,7 @@ def _collect_cuda(session: Session, history: CudaHistory, ending: Ending) -> Col
             r.stats if (r := _at(readings, d)) is not None else [] for d in range(len(places))
         ]
     # Marks before CUDA was initialised, or before a recording that began late: at its beginning.
-    first = min(history.readings, default=len(session.marks.entries))
+    first = min(history.readings, default=session.marks.next)
     for number in range(first):
         found.events[number] = [-1 if p.dropped or p.end is None else 0 for p in places]
     found.devices = device_rows(history, snapshot, places)
@@ -161,7 +161,7 @@ def _collect_cpu(session: Session, cpu: CpuRecorder) -> Collected:
         found.events[number] = [bisect.bisect_left(keys, key)]
         if dropped and found.events[number] == [0]:
             found.events[number] = [-1]
-    _fill_gaps(found.events, len(session.marks.entries), keys, session)
+    _fill_gaps(found.events, session.marks.next, keys, session)
     name, total_bytes = about.cpu_name()
     found.devices = [
         Device(
@@ -191,8 +191,11 @@ def build(session: Session, found: Collected, ending: Ending) -> dict[str, Any]:
     """The whole capture."""
     from memtrace.snapshot.format import FORMAT, Meta
 
-    entries = session.marks.entries
-    iterations = iterations_of(entries, session.arrivals, session.profile.begin, ending.failed)
+    marks = session.marks
+    arrivals = {marks.position(number): time for number, time in session.arrivals.items()}
+    iterations = iterations_of(marks.entries, arrivals, session.profile.begin, ending.failed)
+    if session.window is not None:
+        iterations = session.window.number(iterations)
     session.guard("timing the GPU", _add_gpu_times)(session, iterations)
     profile = _profile(session, iterations)
     for iteration in iterations:
@@ -207,13 +210,32 @@ def build(session: Session, found: Collected, ending: Ending) -> dict[str, Any]:
         marks=session.marks.columns(found.events, found.stats, len(found.devices)),
         iterations=iterations,
         profile=profile,
-        owners=session.owners.rows,
+        owners=[{**row, "mark": marks.position(row["mark"])} for row in session.owners.rows],
         sources=_sources(session, found.snapshot, profile),
         thunder=session.thunder_hooks.modules,
-        compilations=session.compilations.rows,
+        compilations=[
+            {**row, "mark": marks.position(row["mark"])} for row in session.compilations.rows
+        ],
         fx=session.fx.nodes,
     )
+    if session.window is not None and session.window.forgotten:
+        meta["steps"] = _earlier_steps(session)
     return {**found.snapshot, "memtrace": dict(meta)}
+
+
+def _earlier_steps(session: Session) -> Steps:
+    """The times of steady iterations whose marks are forgotten."""
+    from memtrace.snapshot.format import Steps
+
+    assert session.window is not None
+    kept = list(session.window.steps)
+    cuda = session.device == "cuda"
+    return Steps(
+        mark=session.marks.gap,
+        trains=[int(step.trains) for step in kept],
+        wall_ns=[step.wall_ns for step in kept],
+        gpu_ns=[session.gpu.between(step.begin, step.end) if cuda else -1 for step in kept],
+    )
 
 
 def _add_gpu_times(session: Session, iterations: list[Iteration]) -> None:
@@ -221,7 +243,8 @@ def _add_gpu_times(session: Session, iterations: list[Iteration]) -> None:
         for iteration in iterations:
             iteration["gpu_ns"] = -1
         for iteration in iterations:
-            iteration["gpu_ns"] = session.gpu.between(iteration["begin"], iteration["end"])
+            begin, end = map(session.marks.number, (iteration["begin"], iteration["end"]))
+            iteration["gpu_ns"] = session.gpu.between(begin, end)
 
 
 def _profile(session: Session, iterations: list[Any]) -> Profile | None:
@@ -236,7 +259,8 @@ def _profile(session: Session, iterations: list[Any]) -> Profile | None:
         return None
     iteration, entries = iterations[index], session.marks.entries
     begin = entries[iteration["begin"]].time_ns
-    end = session.arrivals.get(iteration["end"], entries[iteration["end"]].time_ns)
+    last = iteration["end"]
+    end = session.arrivals.get(session.marks.number(last), entries[last].time_ns)
     try:
         return read_profile(kept.result, index, begin, end, MARK_PREFIX)
     except Exception as error:

@@ -59,6 +59,14 @@ def record(
             "script's own peak figures then start anew at every iteration.",
         ),
     ] = False,
+    window: Annotated[
+        str | None,
+        typer.Option(
+            metavar="last:N",
+            help="Keep the last N iterations only: memory stays bounded however long the run, and "
+            "the capture small.",
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing capture.")] = False,
 ) -> None:
     """Run a script and write what its memory consisted of, moment by moment.
@@ -72,6 +80,7 @@ def record(
     if is_launcher(target, module=module):
         options = ["-o", str(output), "--device", device, "--stacks", stacks]
         options += ["--max-events", str(max_events)]
+        options += ["--window", window] if window is not None else []
         options += ["--check-driver"] * check_driver + ["--force"] * force
         launch(target, context.args, options, module=module)
 
@@ -85,6 +94,7 @@ def record(
         max_events=max_events,
         check_driver=check_driver,
         force=force,
+        window=window,
         ended=_conclude,
     )
     _conclude(outcome)

@@ -244,6 +244,19 @@ class Device(TypedDict):
     peaks: list[Peak]
 
 
+class Steps(TypedDict):
+    """Steady iterations that ran without the profiler and have no row in ``iterations``: columns.
+
+    Of a recording that was told to keep its last iterations only. They lay between ``mark`` and the
+    mark before it.
+    """
+
+    mark: int
+    trains: list[int]  # 1: with a backward pass
+    wall_ns: list[int]  # as in Iteration
+    gpu_ns: list[int]
+
+
 class Meta(TypedDict):
     """The whole key. ``facts`` is for people and comparisons: flat, JSON-like values only.
 
@@ -270,4 +283,5 @@ class Meta(TypedDict):
     thunder: list[ThunderModule]
     compilations: NotRequired[list[Compilation]]  # in the order they happened
     fx: dict[str, list[FxNode]]  # '<eval_with_key>.12' → nodes
+    steps: NotRequired[Steps]
     part: NotRequired[Part]  # of a capture that was cut out of a longer recording

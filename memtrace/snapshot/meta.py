@@ -86,6 +86,9 @@ def check_meta(meta: Any, devices: int, path: str) -> int:
     _check_compilations(meta)
     if meta["profile"] is not None:
         _check_profile(meta["profile"], len(meta["iterations"]))
+    if "steps" in meta:
+        _check_columns(meta["steps"], "memtrace.steps")
+        _check_range([meta["steps"]["mark"]], 0, len(meta["marks"]["kind"]), "memtrace.steps.mark")
     if "part" in meta:
         _check_part(meta["part"])
     return devices

@@ -20,6 +20,7 @@ from memtrace.snapshot.columns import Frame, Int32, Recording
 from memtrace.snapshot.generated import is_output_file
 from memtrace.symbols import eager, inductor, thunder
 from memtrace.symbols.categories import Categories
+from memtrace.symbols.forgotten import name_forgotten
 from memtrace.symbols.inputs import find_inputs
 from memtrace.symbols.operators import FoundOperators, find_operators
 from memtrace.symbols.owners import carry_owned, find_owned, name_owned
@@ -79,6 +80,7 @@ def attribute(recording: Recording, replay: Replay, *, operators: bool = True) -
     namer = _EagerNamer(stacks, sources, found, operators)
     kinds, kind = number_rows(lifetimes.stack[rest], passes[rest], found.rows[rest])
     named[rest] = names.rows(namer.name(*one) for one in kinds)[kind]
+    name_forgotten(recording, replay, windows, named, passes)
     named[lifetimes.born < 0] = names.row(BEFORE)
     named[find_workspaces(recording, replay, windows, names.items, named)] = names.row(WORKSPACE)
     owners, owned = find_owned(recording, replay)
