@@ -13,6 +13,8 @@ from memtrace.capture.bandwidth import copy_bandwidth
 from memtrace.capture.frames import strip
 from memtrace.capture.history import CudaHistory, Snapshot
 from memtrace.capture.iterations import iterations_of
+from memtrace.capture.late import begin_late
+from memtrace.capture.patches import Notes
 from memtrace.capture.positions import Positions, device_rows, stacks_of
 from memtrace.capture.profile import read_profile
 from memtrace.capture.ranks import find_rank, rank_facts
@@ -81,7 +83,8 @@ def _collect_cuda(session: Session, history: CudaHistory, ending: Ending) -> Col
     snapshot = now
     if ending.kind == "oom" and history.failure is not None:
         snapshot = history.failure
-    places = _positions(history, snapshot, session)
+    noted = Notes()
+    places = _positions(history, snapshot, noted)
     found = Collected(snapshot=snapshot.torch)
     for number, readings in history.readings.items():
         found.events[number] = [p.of(_at(readings, d)) for d, p in enumerate(places)]
@@ -100,16 +103,20 @@ def _collect_cuda(session: Session, history: CudaHistory, ending: Ending) -> Col
             "measuring how fast the GPU copies", copy_bandwidth
         )()
     strip(stacks_of(found.snapshot))
+    wrapped = any(place.dropped for place in places)
+    if not (wrapped and session.states is not None and begin_late(found, session.states)):
+        for text in noted.texts:
+            session.notes.add(text)
     return found
 
 
-def _positions(history: CudaHistory, snapshot: Snapshot, session: Session) -> list[Positions]:
+def _positions(history: CudaHistory, snapshot: Snapshot, notes: Notes) -> list[Positions]:
     return [
         Positions(
             trace,
             _at(snapshot.readings, d),
             _at(history.base, d),
-            session.notes,
+            notes,
             history.max_events,
         )
         for d, trace in enumerate(snapshot.torch["device_traces"])
@@ -290,6 +297,7 @@ def _facts(
         "allocator_backend": facts.get("allocator_backend", ""),
         "stacks": options.stacks,
         "max_events": options.max_events,
+        "window": options.window or "",
         "check_driver": options.check_driver,
         "command": session.command,
         "module": session.module,

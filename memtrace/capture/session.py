@@ -20,6 +20,7 @@ from memtrace.capture.history import CudaHistory
 from memtrace.capture.hooks import TorchHooks
 from memtrace.capture.imports import ImportHook
 from memtrace.capture.iterations import Structure
+from memtrace.capture.late import States
 from memtrace.capture.marks import MarkLog
 from memtrace.capture.options import Options
 from memtrace.capture.owners import OwnerLog
@@ -83,8 +84,10 @@ class Session:
         self.compilations = Compilations(self.marks, self.notes)
         self.structure = Structure()
         self.window: KeptWindow | None = None
+        self.states: States | None = None
         if options.window is not None:
             self.window = KeptWindow(count_of(options.window), self.marks)
+            self.states = States(self.window.stay, self.notes)
         self.phases = Phases(
             self.guard("a mark", self._phase_begins), self.guard("a mark", self._phase_ends)
         )
@@ -276,6 +279,8 @@ class Session:
         self.arrivals[number] = arrival
         if self.window is not None:
             self.window.began(number)
+        if self.states is not None and self.history is not None and self.history.started:
+            self.guard("reading the allocator's segments", self.states.note)(number, self.history)
         self.gpu.boundary(number, *events)
         self.profile.began(number)
         if self.options.check_driver and self.history is not None:

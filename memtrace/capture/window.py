@@ -54,6 +54,11 @@ class KeptWindow:
     _begins: list[int] = field(default_factory=list)
     _start: int = -1
 
+    @property
+    def stay(self) -> int:
+        """How many iterations at the end stay while it runs."""
+        return self.count + _MORE
+
     def began(self, mark: int) -> None:
         """An iteration begins at a mark."""
         self._begins.append(mark)
@@ -80,7 +85,7 @@ class KeptWindow:
             self.head, self._start = begins[first - 1 : first + 1]
             self._begins = begins = begins[first:]
             self._keep_step(self.head, self._start, arrivals)
-        last = len(begins) - self.count - _MORE
+        last = len(begins) - self.stay
         if last <= 0:
             return None
         for begin, end in pairwise(begins[: last + 1]):

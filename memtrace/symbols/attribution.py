@@ -75,13 +75,15 @@ def attribute(recording: Recording, replay: Replay, *, operators: bool = True) -
     passes = Phases(recording, replay).at(lifetimes.born)
     names: Interner[Naming] = Interner()
     named = _name_generated(names, lifetimes, stacks, sources)
-    rest = np.flatnonzero((lifetimes.born >= 0) & (named < 0))
+    # What was there before, and nothing says by which stack, stays without a name.
+    nameless = (lifetimes.born < 0) & (lifetimes.stack == 0)
+    rest = np.flatnonzero(~nameless & (named < 0))
     found = find_operators(recording, replay, windows, stacks, rest)
     namer = _EagerNamer(stacks, sources, found, operators)
     kinds, kind = number_rows(lifetimes.stack[rest], passes[rest], found.rows[rest])
     named[rest] = names.rows(namer.name(*one) for one in kinds)[kind]
     name_forgotten(recording, replay, windows, named, passes)
-    named[lifetimes.born < 0] = names.row(BEFORE)
+    named[nameless] = names.row(BEFORE)
     named[find_workspaces(recording, replay, windows, names.items, named)] = names.row(WORKSPACE)
     owners, owned = find_owned(recording, replay)
     owned = carry_owned(owners, owned, replay, windows, names.items, named)

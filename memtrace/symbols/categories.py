@@ -129,7 +129,8 @@ class Categories:
             intermediate, workspace = self._within(rows[where])
             found[where[intermediate]] = _NUMBERS[INTERMEDIATE]
             found[where[workspace]] = _NUMBERS[WORKSPACES]
-        found[born < 0] = _NUMBERS[BEFORE_RECORDING]
+        before = (born < 0) & (lifetimes.stack[rows] == 0)
+        found[before] = _NUMBERS[BEFORE_RECORDING]
         found[self._is_workspace[self._rows[rows]]] = _NUMBERS[WORKSPACES]
         owned = self._owned[rows]
         found[owned >= 0] = self._owners[owned[owned >= 0]]
