@@ -200,7 +200,9 @@ def build(session: Session, found: Collected, ending: Ending) -> dict[str, Any]:
 
     marks = session.marks
     arrivals = {marks.position(number): time for number, time in session.arrivals.items()}
-    iterations = iterations_of(marks.entries, arrivals, session.profile.begin, ending.failed)
+    profiled = session.profile.begin
+    profiled = None if profiled is None else marks.position(profiled)
+    iterations = iterations_of(marks.entries, arrivals, profiled, ending.failed)
     if session.window is not None:
         iterations = session.window.number(iterations)
     session.guard("timing the GPU", _add_gpu_times)(session, iterations)

@@ -78,8 +78,8 @@ class KeptWindow:
         if self.head < 0:
             if profiled is None and len(begins) < _UNPROFILED:
                 return None
-            known = [k for k, mark in enumerate(begins) if mark == profiled]
-            first = max(_FIRST, *(k + 2 for k in known))
+            # One after the profiled one as well, and its marks are all there.
+            first = max([_FIRST, *(k + 2 for k, mark in enumerate(begins) if mark == profiled)])
             if len(begins) <= first:
                 return None
             self.head, self._start = begins[first - 1 : first + 1]

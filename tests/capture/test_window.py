@@ -39,11 +39,9 @@ def test_the_end_of_a_run_is_what_trim_cuts_of_the_whole_one(tmp_path: Path) -> 
     pytest.importorskip("torch")
     paths = []
     for name, options in (("whole", {}), ("end", {"window": "last:3"})):
-        folder = tmp_path / name
-        folder.mkdir()
-        done = record(folder, SCRIPT.replace("FAIL", ""), device="cpu", **options)
+        done = record(tmp_path, SCRIPT.replace("FAIL", ""), device="cpu", **options)
         assert done.code == 0, done.err
-        paths.append(folder / "out.pkl")
+        paths.append((tmp_path / "out.pkl").rename(tmp_path / f"{name}.pkl"))
     whole = open_subject(read(paths[0]), "last:3")
     cut = open_subject(trim(whole), "last:3")
     end = open_subject(read(paths[1]), "last:3")
