@@ -76,7 +76,7 @@ def measure(folder: Path, device: str, turns: int, window: str | None, most: int
 
 def child() -> None:
     """``memtrace record`` in this process, and its greatest resident memory in KiB on stdout."""
-    sys.argv[1:3] = ["record", "-o"]
+    sys.argv[1:2] = ["record", "-o"]
     from memtrace.cli import app
 
     try:

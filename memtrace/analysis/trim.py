@@ -65,8 +65,9 @@ def _cut(subject: Subject, device: int, to_end: bool) -> _Cut:
 
 
 def _segments(recording: Recording, cut: _Cut) -> Sequence[Segment]:
-    """At the end of the piece; torch's own where the recording ends there."""
-    if not cut.piece.blocks or cut.piece.end < cut.whole.n_events:
+    """At the end of the piece; torch's own where the recording ends there and they fit."""
+    ends = cut.piece.end == cut.whole.n_events and cut.whole.end_mismatches == 0
+    if not cut.piece.blocks or not ends:
         return cut.piece.segments
     return [s for s in recording.segments if s.device == cut.whole.device]
 
