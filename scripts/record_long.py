@@ -24,9 +24,9 @@ if device == "cpu":
     from memtrace.capture import cpu
     cpu._GROWTH = 20 << 20  # a small program: empty the profiler as often as a large one would
 torch.manual_seed(0)
-layers = [torch.nn.Linear(256, 256) for _ in range(8)]
+layers = [torch.nn.Linear(256, 256) for _ in range(2)]
 model = torch.nn.Sequential(*layers).to(device)
-optimizer = torch.optim.AdamW(model.parameters())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for _ in range(int(sys.argv[2])):
     optimizer.zero_grad()
     model(torch.randn(64, 256, device=device)).square().mean().backward()

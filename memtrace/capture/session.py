@@ -251,6 +251,8 @@ class Session:
             self.find_owners(self.marks.next)  # as of the mark that comes next
         if self.cpu is None or self.cpu.rotate() is not None:
             self.guard("forgetting old iterations", self._forget)()
+        if self.cpu is not None:
+            self.guard("giving memory back", self.cpu.settle)()
         if running == self.profile.running:
             return ended, ended
         return ended, self.guard("timing the GPU", self.gpu.now)()
