@@ -26,6 +26,7 @@ from memtrace.analysis.steps import Spread, Steps
 from memtrace.analysis.tensors import describe
 from memtrace.analysis.timed import GpuTime
 from memtrace.analysis.timing import Timing
+from memtrace.analysis.trim import trim
 
 __all__ = [
     "Bandwidth",
@@ -59,5 +60,6 @@ __all__ = [
     "report_show",
     "series",
     "sort_rows",
+    "trim",
     "without",
 ]

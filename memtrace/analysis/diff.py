@@ -27,6 +27,8 @@ _COMPARED = {
     "cuda": "CUDA",
     "allocator_conf": "allocator settings",
     "allocator_backend": "allocator",
+    "rank": "rank",
+    "world_size": "ranks",
     "inputs": "inputs",
     "command": "command",
     "git_commit": "git commit",

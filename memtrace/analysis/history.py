@@ -43,7 +43,8 @@ class Overview:
 class History:
     """One recording. Moments are event numbers, as in ``timeline``; sizes are bytes.
 
-    ``born`` and ``end`` have shape (lifetimes,): one counts at moment k if born < k ≤ end.
+    ``born`` and ``end`` have shape (lifetimes,): one counts at moment k if born < k ≤ end. Up to
+    moment ``until`` it plays the part it was made for.
     ``total`` has shape (n_events + 1,) and holds at ``known_from`` and after. ``times`` are epoch
     microseconds of the events, never falling, None where the file has none. ``overview`` is None
     where all lifetimes are here; else they are those alive in the window.
@@ -59,6 +60,7 @@ class History:
     times: Int64 | None
     born: Int64
     end: Int64
+    until: Int64
     kinds: Kinds
     sources: Mapping[str, str]
     titles: Mapping[str, str]
@@ -67,14 +69,8 @@ class History:
     @property
     def turns(self) -> Int64:
         """The moment after which a lifetime's late category holds, ``end`` where none does."""
-        steps = sorted((w.begin, w.end) for w in self.windows if w.kind == "iteration")
-        turns = self.end.copy()
-        if not steps:
-            return turns
-        begins, ends = (np.array(column, dtype=np.int64) for column in zip(*steps, strict=True))
-        at = np.maximum(np.searchsorted(begins, self.born, side="right") - 1, 0)
-        changes = self.kinds.late != self.kinds.groups["category"]
-        return np.where(changes[self.kinds.of], np.minimum(turns, ends[at]), turns)
+        changes = (self.kinds.late != self.kinds.groups["category"])[self.kinds.of]
+        return np.where(changes, np.minimum(np.maximum(self.until, self.born), self.end), self.end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +152,7 @@ def _open(
         times=_times(subject),
         born=lifetimes.born,
         end=lifetimes.freed if accounting == "allocated" else lifetimes.completed,
+        until=attribution.categories.turns(np.arange(len(lifetimes), dtype=np.int64)),
         kinds=kinds,
         sources={file: texts[file] for file in sorted(used)},
         titles=titles,

@@ -102,6 +102,7 @@ def _shorten(history: History, report: HistoryReport, number: int) -> History:
         history,
         born=history.born[kept],
         end=history.end[kept],
+        until=history.until[kept],
         kinds=replace(history.kinds, of=history.kinds.of[kept]),
         overview=Overview(moments, history.total[moments], numbers, rows),
     )

@@ -36,6 +36,7 @@ from memtrace.timeline import (
     settle,
     sizes,
 )
+from memtrace.timeline.replay import part_of
 
 SLACK = Symbol(None, "", None, BLOCK_SLACK)
 _Name = TypeVar("_Name")
@@ -108,6 +109,9 @@ def open_subject(recording: Recording, window: str | None = None) -> Subject:
     """
     replays = [replay(recording, device) for device in range(max(len(recording.events), 1))]
     busiest = max(replays, key=lambda one: int(one.requested.max()))
+    part = (recording.meta or {}).get("part")
+    if part is not None and 0 <= part["device"] < len(replays):
+        busiest = replays[part["device"]]
     if window is None and _ended(recording) == "oom":
         window = "all"
     chosen = choose_window(find_windows(recording, busiest), window)
@@ -161,12 +165,12 @@ def report_peak(
         event=top.event,
         position=position_in(window, top.event),
         complete=run.complete,
-        reconciled=reconciled(checks),
+        reconciled=reconciled(checks, part_of(recording, run.device)),
         warnings=tuple(list_warnings(subject, checks)),
         rows=tuple(rows),
         gpu=gpu,
         compilations=list_compilations(recording),
-        steps=measure_steps(recording, attribution.windows),
+        steps=measure_steps(recording),
         other_moment=at is not None,
         present=present,
     )
@@ -308,13 +312,9 @@ def list_warnings(subject: Subject, checks: list[Check]) -> list[str]:
     """What a reader must know before the table."""
     meta = subject.recording.meta
     warnings = list(subject.replay.warnings)
-    wrong = [check for check in checks if check.agrees is False]
-    if wrong:
-        worst = max(wrong, key=lambda check: abs(check.driver - (check.replayed or 0)))
-        warnings.append(
-            f"{len(wrong)} of the driver's {len(checks)} figures differ from the replay, most: "
-            f"{worst.what}, driver {worst.driver:,} bytes, replayed {worst.replayed:,} bytes"
-        )
+    part = part_of(subject.recording, subject.replay.device)
+    if differing := say_differences(checks, part):
+        warnings.append(differing)
     if not subject.window.whole:
         warnings.append(f"{subject.window.name} broke off before its end")
     if subject.window.compiled:
@@ -329,6 +329,20 @@ def list_warnings(subject: Subject, checks: list[Check]) -> list[str]:
             "which has the greatest peak"
         )
     return warnings
+
+
+def say_differences(checks: list[Check], part: Mapping[str, Any] | None) -> str:
+    """What replay and driver differ in, '' where in nothing; of a part, what the whole's did."""
+    if part is not None and part["differing"]:
+        return str(part["differing"])
+    wrong = [check for check in checks if check.agrees is False]
+    if not wrong:
+        return ""
+    worst = max(wrong, key=lambda check: abs(check.driver - (check.replayed or 0)))
+    return (
+        f"{len(wrong)} of the driver's {len(checks)} figures differ from the replay, most: "
+        f"{worst.what}, driver {worst.driver:,} bytes, replayed {worst.replayed:,} bytes"
+    )
 
 
 def label_of(recording: Recording) -> str:

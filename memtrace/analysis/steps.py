@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
 
 from memtrace.snapshot.columns import Recording
-from memtrace.timeline import Window
 
 _FEWEST = 3  # steps whose quartiles say how much they spread
 
@@ -39,21 +38,27 @@ class Steps:
     gpu: Spread | None = None
 
 
-def measure_steps(recording: Recording, windows: Iterable[Window]) -> Steps:
+def measure_steps(recording: Recording) -> Steps:
     """Of the whole steady iterations that ran without the profiler.
 
-    Where some of them train, of these alone.
+    Where some of them train, of these alone. Also of those whose events are not in the recording.
     """
-    steady = [w for w in windows if w.kind == "iteration" and w.steady and w.whole]
-    steady = [w for w in steady if w.backward_begin is not None] or steady
-    chosen = {w.index for w in steady if not w.profiled}
-    iterations = [
-        step for step in (recording.meta or {}).get("iterations") or [] if step["index"] in chosen
-    ]
-    return Steps(
-        _spread([step["wall_ns"] for step in iterations]),
-        _spread([step.get("gpu_ns", -1) for step in iterations]),
-    )
+    meta = recording.meta or {}
+    steady = [s for s in meta.get("iterations") or [] if s["whole"] and not s["compiled"]]
+    marks = zip(*((meta.get("marks") or {}).get(key, ()) for key in ("kind", "edge")), strict=True)
+    passes = [k for k, mark in enumerate(marks) if mark == ("backward", "begin")]
+    rows = []  # whether it trains, the times, whether it ran without the profiler
+    for s in steady:
+        trains = bisect_left(passes, s["end"]) > bisect_left(passes, s["begin"])
+        rows.append((trains, s["wall_ns"], s.get("gpu_ns", -1), not s["profiled"]))
+    if earlier := meta.get("steps"):
+        columns = (earlier["trains"], earlier["wall_ns"], earlier["gpu_ns"])
+        rows += [
+            (bool(trains), wall, gpu, True) for trains, wall, gpu in zip(*columns, strict=True)
+        ]
+    chosen = [row for row in rows if row[0]] or rows
+    bare = [(wall, gpu) for _, wall, gpu, unprofiled in chosen if unprofiled]
+    return Steps(_spread([wall for wall, _ in bare]), _spread([gpu for _, gpu in bare]))
 
 
 def _spread(times: list[int]) -> Spread | None:

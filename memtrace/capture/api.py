@@ -32,8 +32,9 @@ class record:
         max_events: int | None = None,
         check_driver: bool = False,
         force: bool = False,
+        window: str | None = None,
     ) -> None:
-        self._options = _options(output, device, stacks, max_events, check_driver, force)
+        self._options = _options(output, device, stacks, max_events, check_driver, force, window)
         self._recorder: Recorder | None = None
         self.outcome: Outcome | None = None
 

@@ -13,15 +13,18 @@ from memtrace.capture.bandwidth import copy_bandwidth
 from memtrace.capture.frames import strip
 from memtrace.capture.history import CudaHistory, Snapshot
 from memtrace.capture.iterations import iterations_of
+from memtrace.capture.late import begin_late
+from memtrace.capture.patches import Notes
 from memtrace.capture.positions import Positions, device_rows, stacks_of
 from memtrace.capture.profile import read_profile
+from memtrace.capture.ranks import find_rank, rank_facts
 from memtrace.capture.thunder_traces import source_of
 from memtrace.capture.tree import MARK_PREFIX
 
 if TYPE_CHECKING:
     from memtrace.capture.cpu import CpuRecorder
     from memtrace.capture.session import Session
-    from memtrace.snapshot.format import Device, Iteration, Profile
+    from memtrace.snapshot.format import Device, Iteration, Profile, Steps
 
 
 @dataclass(slots=True)
@@ -80,7 +83,8 @@ def _collect_cuda(session: Session, history: CudaHistory, ending: Ending) -> Col
     snapshot = now
     if ending.kind == "oom" and history.failure is not None:
         snapshot = history.failure
-    places = _positions(history, snapshot, session)
+    noted = Notes()
+    places = _positions(history, snapshot, noted)
     found = Collected(snapshot=snapshot.torch)
     for number, readings in history.readings.items():
         found.events[number] = [p.of(_at(readings, d)) for d, p in enumerate(places)]
@@ -88,7 +92,7 @@ def _collect_cuda(session: Session, history: CudaHistory, ending: Ending) -> Col
             r.stats if (r := _at(readings, d)) is not None else [] for d in range(len(places))
         ]
     # Marks before CUDA was initialised, or before a recording that began late: at its beginning.
-    first = min(history.readings, default=len(session.marks.entries))
+    first = min(history.readings, default=session.marks.next)
     for number in range(first):
         found.events[number] = [-1 if p.dropped or p.end is None else 0 for p in places]
     found.devices = device_rows(history, snapshot, places)
@@ -99,16 +103,20 @@ def _collect_cuda(session: Session, history: CudaHistory, ending: Ending) -> Col
             "measuring how fast the GPU copies", copy_bandwidth
         )()
     strip(stacks_of(found.snapshot))
+    wrapped = any(place.dropped for place in places)
+    if not (wrapped and session.states is not None and begin_late(found, session.states)):
+        for text in noted.texts:
+            session.notes.add(text)
     return found
 
 
-def _positions(history: CudaHistory, snapshot: Snapshot, session: Session) -> list[Positions]:
+def _positions(history: CudaHistory, snapshot: Snapshot, notes: Notes) -> list[Positions]:
     return [
         Positions(
             trace,
             _at(snapshot.readings, d),
             _at(history.base, d),
-            session.notes,
+            notes,
             history.max_events,
         )
         for d, trace in enumerate(snapshot.torch["device_traces"])
@@ -160,7 +168,7 @@ def _collect_cpu(session: Session, cpu: CpuRecorder) -> Collected:
         found.events[number] = [bisect.bisect_left(keys, key)]
         if dropped and found.events[number] == [0]:
             found.events[number] = [-1]
-    _fill_gaps(found.events, len(session.marks.entries), keys, session)
+    _fill_gaps(found.events, session.marks.next, keys, session)
     name, total_bytes = about.cpu_name()
     found.devices = [
         Device(
@@ -190,8 +198,13 @@ def build(session: Session, found: Collected, ending: Ending) -> dict[str, Any]:
     """The whole capture."""
     from memtrace.snapshot.format import FORMAT, Meta
 
-    entries = session.marks.entries
-    iterations = iterations_of(entries, session.arrivals, session.profile.begin, ending.failed)
+    marks = session.marks
+    arrivals = {marks.position(number): time for number, time in session.arrivals.items()}
+    profiled = session.profile.begin
+    profiled = None if profiled is None else marks.position(profiled)
+    iterations = iterations_of(marks.entries, arrivals, profiled, ending.failed)
+    if session.window is not None:
+        iterations = session.window.number(iterations)
     session.guard("timing the GPU", _add_gpu_times)(session, iterations)
     profile = _profile(session, iterations)
     for iteration in iterations:
@@ -206,13 +219,32 @@ def build(session: Session, found: Collected, ending: Ending) -> dict[str, Any]:
         marks=session.marks.columns(found.events, found.stats, len(found.devices)),
         iterations=iterations,
         profile=profile,
-        owners=session.owners.rows,
+        owners=[{**row, "mark": marks.position(row["mark"])} for row in session.owners.rows],
         sources=_sources(session, found.snapshot, profile),
         thunder=session.thunder_hooks.modules,
-        compilations=session.compilations.rows,
+        compilations=[
+            {**row, "mark": marks.position(row["mark"])} for row in session.compilations.rows
+        ],
         fx=session.fx.nodes,
     )
+    if session.window is not None and session.window.forgotten:
+        meta["steps"] = _earlier_steps(session)
     return {**found.snapshot, "memtrace": dict(meta)}
+
+
+def _earlier_steps(session: Session) -> Steps:
+    """The times of steady iterations whose marks are forgotten."""
+    from memtrace.snapshot.format import Steps
+
+    assert session.window is not None
+    kept = list(session.window.steps)
+    cuda = session.device == "cuda"
+    return Steps(
+        mark=session.marks.gap,
+        trains=[int(step.trains) for step in kept],
+        wall_ns=[step.wall_ns for step in kept],
+        gpu_ns=[session.gpu.between(step.begin, step.end) if cuda else -1 for step in kept],
+    )
 
 
 def _add_gpu_times(session: Session, iterations: list[Iteration]) -> None:
@@ -220,7 +252,8 @@ def _add_gpu_times(session: Session, iterations: list[Iteration]) -> None:
         for iteration in iterations:
             iteration["gpu_ns"] = -1
         for iteration in iterations:
-            iteration["gpu_ns"] = session.gpu.between(iteration["begin"], iteration["end"])
+            begin, end = map(session.marks.number, (iteration["begin"], iteration["end"]))
+            iteration["gpu_ns"] = session.gpu.between(begin, end)
 
 
 def _profile(session: Session, iterations: list[Any]) -> Profile | None:
@@ -235,7 +268,8 @@ def _profile(session: Session, iterations: list[Any]) -> Profile | None:
         return None
     iteration, entries = iterations[index], session.marks.entries
     begin = entries[iteration["begin"]].time_ns
-    end = session.arrivals.get(iteration["end"], entries[iteration["end"]].time_ns)
+    last = iteration["end"]
+    end = session.arrivals.get(session.marks.number(last), entries[last].time_ns)
     try:
         return read_profile(kept.result, index, begin, end, MARK_PREFIX)
     except Exception as error:
@@ -265,6 +299,7 @@ def _facts(
         "allocator_backend": facts.get("allocator_backend", ""),
         "stacks": options.stacks,
         "max_events": options.max_events,
+        "window": options.window or "",
         "check_driver": options.check_driver,
         "command": session.command,
         "module": session.module,
@@ -275,6 +310,7 @@ def _facts(
         "exit": {"kind": ending.kind, "code": ending.code, "message": ending.message[:2000]},
         "profiler_error": "" if profile is not None else session.profile.error,
         "notes": session.notes.texts,
+        **rank_facts(find_rank()),
     }
     return facts
 

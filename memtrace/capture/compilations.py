@@ -54,7 +54,7 @@ class Compilations:
             name=name[:_WIDTH],
             where=where[-_WIDTH:],
             reason=brief(reason),
-            mark=max(0, len(self._marks.entries) - 1),
+            mark=max(0, self._marks.next - 1),
             duration_ns=duration_ns,
         )
         self.rows.append(row)

@@ -12,6 +12,7 @@ Between stop and start, only this module runs on the script's thread.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import sys
@@ -37,6 +38,7 @@ class CpuRecorder:
         self._thread = threading.get_ident()
         self._resident = 0
         self._open_ranges = 0
+        self._emptied = False
         self.quiet = Quiet()
         self.tree = Tree()
         self.start_events = 0
@@ -102,10 +104,22 @@ class CpuRecorder:
             result = self._end()
             self._begin()
             self._keep(result)
+            self._emptied = True
         finally:
             if collecting:
                 gc.enable()
         return result
+
+    def settle(self) -> None:
+        """Once the results of ``rotate`` are gone: give their memory back, count growth from here.
+
+        Else the next session would fill that memory before the process grew at all, and each
+        session would hold more than the one before it.
+        """
+        if self._emptied:
+            self._emptied = False
+            _give_back()
+            self._resident = _resident()
 
     def _end(self) -> Any:
         self.quiet.unmute(force=True)
@@ -182,6 +196,13 @@ class CpuRecorder:
 
         patches.set(record_function, "__enter__", __enter__)
         patches.set(record_function, "__exit__", __exit__)
+
+
+def _give_back() -> None:
+    """Memory that was freed goes back to the system; glibc would keep it between what is in use."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def _resident() -> int:

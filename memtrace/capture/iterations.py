@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from statistics import multimode
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from memtrace.capture.marks import Entry
 
@@ -193,6 +193,23 @@ def iterations_of(
             )
         )
     return found
+
+
+class Step(NamedTuple):
+    """A steady iteration whose marks were forgotten; ``trains``: it had a backward pass."""
+
+    trains: bool
+    begin: int = -1
+    end: int = -1
+    wall_ns: int = -1
+
+
+def judge(entries: list[Entry], begin: int, end: int) -> Step | None:
+    """The iteration from one mark to another, None where it is not a whole and steady one."""
+    marks = entries[begin:end]
+    if any(e.kind == "compile" for e in marks) or not _balanced(marks):
+        return None
+    return None if _in_gap(entries, begin, end) else Step("backward" in _kinds(marks))
 
 
 def _in_gap(entries: list[Entry], begin: int, end: int) -> bool:

@@ -26,6 +26,7 @@ class Options:
     max_events: int = MAX_EVENTS
     check_driver: bool = False
     force: bool = False
+    window: str | None = None  # 'last:3'; None: all
 
     def check(self) -> None:
         """Raise MemtraceError for what could only fail after the script has run for an hour."""
@@ -35,6 +36,10 @@ class Options:
             raise MemtraceError(f"stacks {self.stacks!r}: choose python or all")
         if self.max_events < 1:
             raise MemtraceError(f"max_events {self.max_events}: give at least 1")
+        if self.window is not None:
+            from memtrace.capture.window import count_of
+
+            count_of(self.window)
         path = self.output
         if path.is_dir():
             raise MemtraceError(f"{path}: is a directory; give the name of a file")

@@ -17,6 +17,7 @@ from typing import Any
 
 from memtrace.capture.assemble import Collected, Ending, build, collect
 from memtrace.capture.options import Options, Outcome
+from memtrace.capture.ranks import find_rank, name_output
 from memtrace.capture.session import Session
 from memtrace.capture.signals import (
     INTERRUPTED,
@@ -25,6 +26,7 @@ from memtrace.capture.signals import (
     terminable,
     uninterrupted,
 )
+from memtrace.capture.window import cut
 from memtrace.errors import MemtraceError
 
 
@@ -64,6 +66,10 @@ class Recorder:
             session.profile.finish(found.profile)
             session.release()
             capture = build(session, found, ending)
+            if session.window is not None:
+                name = str(session.options.output)
+                whole, count = capture, session.window.count
+                capture = session.guard("cutting", cut)(whole, count, name) or whole
             from memtrace.snapshot.files import write_capture
 
             write_capture(session.options.output, capture, force=session.options.force)
@@ -84,7 +90,7 @@ class Recorder:
             path=path,
             error=error,
             device=session.device,
-            events=sum(len(t) for t in found.snapshot["device_traces"]),
+            events=sum(len(t) for t in capture.get("device_traces", ())),
             iterations=len(meta.get("iterations", [])),
             peak_bytes=found.peak,
             compilers=list(meta.get("facts", {}).get("compilers", [])),
@@ -116,6 +122,7 @@ def record_script(
     max_events: int | None = None,
     check_driver: bool = False,
     force: bool = False,
+    window: str | None = None,
     ended: Callable[[Outcome], None] | None = None,
 ) -> Outcome:
     """Run ``target`` (a script, or a module with ``module``) under the recorder.
@@ -127,7 +134,7 @@ def record_script(
     Raises MemtraceError before the script runs if the output cannot be written or the script is
     not there.
     """
-    options = _options(output, device, stacks, max_events, check_driver, force)
+    options = _options(output, device, stacks, max_events, check_driver, force, window)
     options.check()
     if not module and not os.path.exists(target):
         raise MemtraceError(f"{target}: no such file; give the path of a Python script")
@@ -168,10 +175,18 @@ def _options(
     max_events: int | None,
     check_driver: bool,
     force: bool,
+    window: str | None,
 ) -> Options:
     limit = {} if max_events is None else {"max_events": max_events}
+    path = name_output(Path(output), find_rank())
     return Options(
-        Path(output), device=device, stacks=stacks, check_driver=check_driver, force=force, **limit
+        path,
+        device=device,
+        stacks=stacks,
+        check_driver=check_driver,
+        force=force,
+        window=window,
+        **limit,
     )
 
 

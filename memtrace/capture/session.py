@@ -20,6 +20,7 @@ from memtrace.capture.history import CudaHistory
 from memtrace.capture.hooks import TorchHooks
 from memtrace.capture.imports import ImportHook
 from memtrace.capture.iterations import Structure
+from memtrace.capture.late import States
 from memtrace.capture.marks import MarkLog
 from memtrace.capture.options import Options
 from memtrace.capture.owners import OwnerLog
@@ -27,6 +28,7 @@ from memtrace.capture.patches import Notes, Patches
 from memtrace.capture.phases import Phases
 from memtrace.capture.profiled import ProfiledIteration
 from memtrace.capture.thunder import ThunderHooks
+from memtrace.capture.window import KeptWindow, count_of
 
 if TYPE_CHECKING:
     from memtrace.snapshot.format import TensorInfo
@@ -81,6 +83,11 @@ class Session:
         self.marks = MarkLog()
         self.compilations = Compilations(self.marks, self.notes)
         self.structure = Structure()
+        self.window: KeptWindow | None = None
+        self.states: States | None = None
+        if options.window is not None:
+            self.window = KeptWindow(count_of(options.window), self.marks)
+            self.states = States(self.window.stay, self.notes)
         self.phases = Phases(
             self.guard("a mark", self._phase_begins), self.guard("a mark", self._phase_ends)
         )
@@ -181,6 +188,8 @@ class Session:
         if self.structure.trained and not trained and not self._stepped:
             # Until now each call passed for an iteration; they were parts of a training step.
             self.profile.restart()
+            if self.window is not None:
+                self.window.restart()
         if boundary:
             events = self._boundary()
         number = self.marks.add(kind, "begin", name, grad=grad)
@@ -239,12 +248,30 @@ class Session:
         unprofiled, running = self.profile.result is None, self.profile.running
         self.profile.boundary()
         if unprofiled and self.profile.result is not None:
-            self.find_owners(len(self.marks.entries))  # as of the mark that comes next
+            self.find_owners(self.marks.next)  # as of the mark that comes next
+        if self.cpu is None or self.cpu.rotate() is not None:
+            self.guard("forgetting old iterations", self._forget)()
         if self.cpu is not None:
-            self.cpu.rotate()
+            self.guard("giving memory back", self.cpu.settle)()
         if running == self.profile.running:
             return ended, ended
         return ended, self.guard("timing the GPU", self.gpu.now)()
+
+    def _forget(self) -> None:
+        """Let go of what is not to be kept of a long run."""
+        if self.window is None:
+            return
+        begin = None if self.profile.result is None else self.profile.begin
+        gone = self.window.forget(begin, self.arrivals)
+        if gone is None:
+            return
+        if self.cpu is not None:
+            # From the first mark that is gone to the first that stays.
+            self.cpu.tree.forget(*gone)
+        readings = {} if self.history is None else self.history.readings
+        for known in (readings, self.arrivals):
+            for number in [n for n in known if gone[0] <= n < gone[1]]:
+                del known[number]
 
     def find_owners(self, mark: int) -> None:
         """Note what the program holds by name, as of a mark."""
@@ -252,6 +279,10 @@ class Session:
 
     def _began(self, number: int, arrival: int, events: tuple[Any, Any]) -> None:
         self.arrivals[number] = arrival
+        if self.window is not None:
+            self.window.began(number)
+        if self.states is not None and self.history is not None and self.history.started:
+            self.guard("reading the allocator's segments", self.states.note)(number, self.history)
         self.gpu.boundary(number, *events)
         self.profile.began(number)
         if self.options.check_driver and self.history is not None:

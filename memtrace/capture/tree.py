@@ -22,9 +22,31 @@ class Tree:
 
     allocations: list[tuple[int, int, int, int, list[dict[str, Any]]]] = field(default_factory=list)
     marks: dict[int, tuple[int, int]] = field(default_factory=dict)
+    count: int = 0  # of the allocations and frees read so far
     _names: dict[str, str] = field(default_factory=dict)
     _stacks: dict[Any, list[dict[str, Any]]] = field(default_factory=dict)
     _frames: dict[tuple[str, int, str], dict[str, Any]] = field(default_factory=dict)
+
+    def forget(self, first: int, last: int) -> None:
+        """Leave out what was allocated and freed between two marks, and the marks between them."""
+        if first not in self.marks or last not in self.marks:
+            return
+        begin, end = self.marks[first], self.marks[last]
+        self.allocations.sort(key=lambda row: row[:2])
+        gone: set[int] = set()
+        made: dict[int, int] = {}  # address → row of what was allocated there within
+        for k, (time_ns, tie, address, size, _) in enumerate(self.allocations):
+            if not begin <= (time_ns, tie) < end:
+                continue
+            old = made.pop(address, None)
+            if old is not None:
+                gone.add(old)
+                gone.update((k,) if size < 0 else ())
+            if size > 0:
+                made[address] = k
+        self.allocations = [row for k, row in enumerate(self.allocations) if k not in gone]
+        for number in [n for n in self.marks if first < n < last]:
+            del self.marks[number]
 
     def stack(self, chain: Any) -> list[dict[str, Any]]:
         """The frame dicts of a linked chain ((file, line, name), outer chain) or None."""
@@ -106,13 +128,14 @@ def read_tree(result: Any, tree: Tree) -> None:
         if tag == alloc:
             fields = event.extra_fields
             if fields.alloc_size and fields.device.type == "cpu":
-                tie = len(tree.allocations)
+                tie = tree.count
+                tree.count += 1
                 frames = tree.stack(walk.chain(levels))
                 row = (event.start_time_ns, tie, fields.ptr, fields.alloc_size, frames)
                 tree.allocations.append(row)
         elif tag == op and event.name.startswith(MARK_PREFIX):
             number = int(event.name.removeprefix(MARK_PREFIX))
-            tree.marks[number] = (event.start_time_ns, len(tree.allocations))
+            tree.marks[number] = (event.start_time_ns, tree.count)
         elif tag == op and event.name.startswith(LINE_PREFIX):
             level.children[level.at - 1 : level.at] = event.children
             level.at -= 1

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import typer
 
-from memtrace.cli import diff, explain, export, peak, predict, record, report, show, view
+from memtrace.cli import diff, explain, export, peak, predict, record, report, show, trim, view
 from memtrace.errors import MemtraceError
 
 app = typer.Typer(
@@ -35,6 +35,7 @@ predict.register(app)
 export.register(app)
 report.register(app)
 view.register(app)
+trim.register(app)
 
 
 def main() -> None:

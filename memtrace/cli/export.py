@@ -44,7 +44,11 @@ def export(
         ),
     ] = None,
     window: Annotated[
-        str, typer.Option(help="Which stretch: an iteration's number, 'last', or 'all'.")
+        str,
+        typer.Option(
+            help="Which stretch: an iteration's number, a range of them (3-5), 'last', 'last:3', "
+            "or 'all'."
+        ),
     ] = "all",
     force: ForceOption = False,
 ) -> None:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 WindowOption = Annotated[
     str | None,
     typer.Option(
-        help="Which stretch: an iteration's number, 'last', or 'all'. By default the last whole "
-        "steady iteration, or all where there is none.",
+        help="Which stretch: an iteration's number, a range of them (3-5), 'last', 'last:3', or "
+        "'all'. By default the last whole steady iteration, or all where there is none.",
     ),
 ]
 TopOption = Annotated[

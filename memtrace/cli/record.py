@@ -59,13 +59,30 @@ def record(
             "script's own peak figures then start anew at every iteration.",
         ),
     ] = False,
+    window: Annotated[
+        str | None,
+        typer.Option(
+            metavar="last:N",
+            help="Keep the last N iterations only: memory stays bounded however long the run, and "
+            "the capture small.",
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing capture.")] = False,
 ) -> None:
     """Run a script and write what its memory consisted of, moment by moment.
 
-    The script runs unchanged, with its own arguments; its exit code is passed on.
+    The script runs unchanged, with its own arguments; its exit code is passed on. Under torchrun
+    each rank writes a capture of its own: a.rank0.pkl, a.rank1.pkl, …
     """
     from memtrace.capture import record_script
+    from memtrace.capture.ranks import is_launcher, launch
+
+    if is_launcher(target, module=module):
+        options = ["-o", str(output), "--device", device, "--stacks", stacks]
+        options += ["--max-events", str(max_events)]
+        options += ["--window", window] if window is not None else []
+        options += ["--check-driver"] * check_driver + ["--force"] * force
+        launch(target, context.args, options, module=module)
 
     outcome = record_script(
         target,
@@ -77,6 +94,7 @@ def record(
         max_events=max_events,
         check_driver=check_driver,
         force=force,
+        window=window,
         ended=_conclude,
     )
     _conclude(outcome)

@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
 
 
-def check_outputs(inputs: Sequence[Path], outputs: Sequence[Path], force: bool) -> None:
+def check_outputs(
+    inputs: Sequence[Path], outputs: Sequence[Path], force: bool, *, viewed: bool = True
+) -> None:
     """Refuses outputs that cannot be meant or are there already, before any work is done.
 
-    typer.BadParameter or MemtraceError.
+    ``viewed``: they are for other programs to view. typer.BadParameter or MemtraceError.
     """
     from memtrace.snapshot import check_target
 
@@ -29,7 +31,7 @@ def check_outputs(inputs: Sequence[Path], outputs: Sequence[Path], force: bool) 
     written: set[str] = set()
     for path in outputs:
         name = os.path.realpath(path)
-        if path.suffix.lower() == ".zst":
+        if viewed and path.suffix.lower() == ".zst":
             raise typer.BadParameter(f"{path}: the viewers open .gz, but not .zst; name it so")
         if name in read:
             raise typer.BadParameter(f"{path} is what is to be read; give another name")

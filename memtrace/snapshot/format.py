@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import Any, NotRequired, TypedDict
 
+from memtrace.snapshot.part import Part
+
 FORMAT = 1
 
 
@@ -236,18 +238,34 @@ class Device(TypedDict):
     outside_bytes: int  # in use on the device outside the allocator at the end, -1 unknown
     start_events: int  # events that preceded the recording: 0 when history began before the first
     dropped_events: int  # events the ring dropped, 0 none
-    start_segments: list[dict[str, Any]]  # torch's segment dicts at the start; [] = none existed
+    # torch's segment dicts at the start; [] = none existed. Of a part of a recording on the CPU,
+    # which has no segments, a segment for each block, to hold it.
+    start_segments: list[dict[str, Any]]
     peaks: list[Peak]
+
+
+class Steps(TypedDict):
+    """Steady iterations that ran without the profiler and have no row in ``iterations``: columns.
+
+    Of a recording that was told to keep its last iterations only. They lay between ``mark`` and the
+    mark before it.
+    """
+
+    mark: int
+    trains: list[int]  # 1: with a backward pass
+    wall_ns: list[int]  # as in Iteration
+    gpu_ns: list[int]
 
 
 class Meta(TypedDict):
     """The whole key. ``facts`` is for people and comparisons: flat, JSON-like values only.
 
     facts: tool, torch, thunder, nvfuser, transformers, python, cuda, gpu, device ("cuda"|"cpu"),
-    allocator_conf, allocator_backend, stacks, max_events, command (list), module (bool), cwd,
-    git_commit, started (epoch s), compilers (list: 'thunder(sdpa, torchcompile)', 'inductor',
-    'eager'), copy_bytes_per_second (what a copy on the GPU read and wrote at the recording's end;
-    absent where it was not measured), inputs (list of TensorInfo of the outermost call), exit
+    allocator_conf, allocator_backend, stacks, max_events, window, command (list), module (bool),
+    cwd, git_commit, started (epoch s), rank, world_size, local_rank (of several processes),
+    compilers (list: 'thunder(sdpa, torchcompile)', 'inductor', 'eager'), copy_bytes_per_second
+    (what a copy on the GPU read and wrote at the recording's end; absent where it was not
+    measured), inputs (list of TensorInfo of the outermost call), exit
     ({"kind": "ok"|"exception"|"exit"|"interrupt"|"oom", "code": int, "message": str}),
     matmul/amp settings as they matter for memory, profiler_error,
     notes (list of str: things the recorder noticed and a reader must be told).
@@ -265,3 +283,5 @@ class Meta(TypedDict):
     thunder: list[ThunderModule]
     compilations: NotRequired[list[Compilation]]  # in the order they happened
     fx: dict[str, list[FxNode]]  # '<eval_with_key>.12' → nodes
+    steps: NotRequired[Steps]
+    part: NotRequired[Part]  # of a capture that was cut out of a longer recording

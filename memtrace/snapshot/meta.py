@@ -86,6 +86,11 @@ def check_meta(meta: Any, devices: int, path: str) -> int:
     _check_compilations(meta)
     if meta["profile"] is not None:
         _check_profile(meta["profile"], len(meta["iterations"]))
+    if "steps" in meta:
+        _check_columns(meta["steps"], "memtrace.steps")
+        _check_range([meta["steps"]["mark"]], 0, len(meta["marks"]["kind"]), "memtrace.steps.mark")
+    if "part" in meta:
+        _check_part(meta["part"])
     return devices
 
 
@@ -175,9 +180,28 @@ def _check_profile(profile: dict[str, Any], iterations: int) -> None:
     _check_range(profile["memory"]["op"], -1, len(profile["ops"]["name"]) - 1, f"{place}.memory.op")
 
 
-def _check_columns(table: dict[str, Any], place: str) -> None:
+def _check_part(part: dict[str, Any]) -> None:
+    place = "memtrace.part"
+    for table in ("symbols", "tensors", "namings"):
+        _check_columns(part[table], f"{place}.{table}")
+    symbols, tensors = len(part["symbols"]["name"]), len(part["tensors"]["name"])
+    namings = len(part["namings"]["symbol"])
+    _check_range(part["namings"]["symbol"], 0, symbols - 1, f"{place}.namings.symbol")
+    for k, row in enumerate(part["namings"]["tensors"]):
+        _check_range(row, 0, tensors - 1, f"{place}.namings.tensors[{k}]")
+    for k, device in enumerate(part["devices"]):
+        here = f"{place}.devices[{k}]"
+        _check_columns(device, here, leave_out=("warnings", "births"))
+        for column in ("name", "bare"):
+            _check_range(device[column], 0, namings - 1, f"{here}.{column}")
+    for column in ("kernels", "bare_kernels"):
+        _check_range(part[column], 0, namings - 1, f"{place}.{column}")
+
+
+def _check_columns(table: dict[str, Any], place: str, leave_out: tuple[str, ...] = ()) -> None:
     """Columns of one table have one length."""
-    first, *others = (key for key, column in table.items() if type(column) is list)
+    columns = (key for key, column in table.items() if type(column) is list)
+    first, *others = (key for key in columns if key not in leave_out)
     for key in others:
         if len(table[key]) != len(table[first]):
             raise Fault(

@@ -43,6 +43,15 @@ def read(path: str | os.PathLike[str]) -> Recording:
             ) from None
 
 
+def take(snapshot: dict[str, Any], path: str) -> Recording:
+    """A snapshot or capture that is in memory already. Raises MemtraceError as ``read``."""
+    with paused_gc():
+        try:
+            return _recording(snapshot, path, read_events)
+        except Fault as fault:
+            raise MemtraceError(f"{path}: {fault}") from None
+
+
 _ADVICE = "the file is damaged or was not written by torch or memtrace: record it again"
 
 

@@ -3,7 +3,8 @@
 The evidence, strongest first: the innermost generated frame of the allocation's stack (Thunder's
 trace, Inductor's output), the profiler's operator for what autograd's C++ nodes allocated, the
 user's line for what PyTorch ran itself, and what the program held by name. What none of these
-names stays ``<unattributed>``.
+names stays ``<unattributed>``. Lifetimes of a part that was cut out of a recording have the names
+that they had in the whole.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ from memtrace.snapshot.columns import Frame, Int32, Recording
 from memtrace.snapshot.generated import is_output_file
 from memtrace.symbols import eager, inductor, thunder
 from memtrace.symbols.categories import Categories, Places
+from memtrace.symbols.forgotten import name_forgotten
 from memtrace.symbols.inputs import find_inputs
 from memtrace.symbols.likeness import find_alike
 from memtrace.symbols.operators import FoundOperators, find_operators
 from memtrace.symbols.owners import carry_owned, find_owned, name_owned
+from memtrace.symbols.part import KeptCategories, kept_rows, read_namings
 from memtrace.symbols.phases import PASSES, Phases
 from memtrace.symbols.sources import Sources
 from memtrace.symbols.stacks import Stacks
@@ -66,18 +69,26 @@ def attribute(recording: Recording, replay: Replay, *, operators: bool = True) -
     sources = Sources(recording.meta)
     stacks = Stacks(recording.stacks)
     alike = find_alike(recording.stacks)
-    made, freed = alike[lifetimes.stack], alike[lifetimes.free_stack]
-    passes = Phases(recording, replay).at(lifetimes.born)
     everything = find_windows(recording, replay)
     windows = [w for w in everything if w.kind == "iteration"]
+    kept = kept_rows(recording, replay, operators=operators)
+    if kept is not None:
+        categories: Categories = KeptCategories(recording, replay)
+        namings = read_namings((recording.meta or {})["part"])
+        return Attribution(namings, kept, categories, operators, everything, sources, stacks, alike)
+    made, freed = alike[lifetimes.stack], alike[lifetimes.free_stack]
+    passes = Phases(recording, replay).at(lifetimes.born)
     names: Interner[Naming] = Interner()
     named = _name_generated(names, made, freed, stacks, sources)
-    rest = np.flatnonzero((lifetimes.born >= 0) & (named < 0))
+    # What was there before, and nothing says by which stack, stays without a name.
+    nameless = (lifetimes.born < 0) & (lifetimes.stack == 0)
+    rest = np.flatnonzero(~nameless & (named < 0))
     found = find_operators(recording, replay, windows, stacks, made, rest)
     namer = _EagerNamer(stacks, sources, found, operators)
     kinds, kind = number_rows(made[rest], passes[rest], found.rows[rest])
     named[rest] = names.rows(namer.name(*one) for one in kinds)[kind]
-    named[lifetimes.born < 0] = names.row(BEFORE)
+    name_forgotten(recording, replay, windows, named, passes)
+    named[nameless] = names.row(BEFORE)
     named[find_workspaces(recording, replay, windows, names.items, named)] = names.row(WORKSPACE)
     owners, owned = find_owned(recording, replay)
     owned = carry_owned(owners, owned, replay, windows, names.items, named)

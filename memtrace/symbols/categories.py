@@ -127,11 +127,22 @@ class Categories:
             intermediate, workspace = self._within(rows[where])
             found[where[intermediate]] = _NUMBERS[INTERMEDIATE]
             found[where[workspace]] = _NUMBERS[WORKSPACES]
-        found[born < 0] = _NUMBERS[BEFORE_RECORDING]
+        before = (born < 0) & (lifetimes.stack[rows] == 0)
+        found[before] = _NUMBERS[BEFORE_RECORDING]
         found[self._is_workspace[self._rows[rows]]] = _NUMBERS[WORKSPACES]
         owned = self._owned[rows]
         found[owned >= 0] = self._owners[owned[owned >= 0]]
         return found
+
+    def turns(self, rows: Int64) -> Int64:
+        """The moment up to which each lifetime plays the part it was made for.
+
+        That is its iteration's end; -1 for those of no iteration, which play one part always.
+        """
+        window, inside = self._windows(self._lifetimes.born[rows])
+        if not len(self._ends):
+            return np.full(len(rows), -1, dtype=np.int64)
+        return np.where(inside, self._ends[window], -1)
 
     def _are_saved(self, born: Int64, freed: Int64, window: Int64) -> npt.NDArray[np.bool_]:
         """Made in an iteration before one of its backward passes, and let go in that."""

@@ -22,6 +22,7 @@ from memtrace.symbols.filled import Filled
 from memtrace.symbols.launches import find_launches
 from memtrace.symbols.likeness import find_alike
 from memtrace.symbols.operators import forward_frames
+from memtrace.symbols.part import kept_kernels
 from memtrace.symbols.phases import PassTimes
 from memtrace.symbols.profiled import Operators
 from memtrace.symbols.sources import Sources
@@ -78,7 +79,8 @@ def name_kernels(
     rows, ranges = [], []
     moved: dict[int, int | None] = {}
     operations: dict[int, tuple[str, ...]] = {}
-    for launch, kernel in zip(launches.tolist(), kernels["name"], strict=True):
+    kept = kept_kernels(recording, operators=operators)
+    for k, (launch, kernel) in enumerate(zip(launches.tolist(), kernels["name"], strict=True)):
         inside = namer.lines(launch)
         if inside:
             if launch not in names:
@@ -88,7 +90,7 @@ def name_kernels(
             operations[inside[0][0]] = namer.operations([frame for _, frame in inside])
         else:
             naming = namer.name_launch(launch, kernel) if launch >= 0 else NOT_NAMED
-        rows.append(table.row(naming))
+        rows.append(table.row(naming if kept is None else kept[k]))
         ranges.append(inside[0][0] if inside else -1)
     return KernelNames(
         table.items,

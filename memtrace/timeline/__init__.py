@@ -1,5 +1,6 @@
 """Replays events: lifetimes, running totals, the allocator's blocks, windows and peaks."""
 
+from memtrace.timeline.choice import choose_window
 from memtrace.timeline.clock import Clock
 from memtrace.timeline.driver import Check, driver_peak, reconcile, reconciled
 from memtrace.timeline.lifetimes import Lifetimes
@@ -10,7 +11,6 @@ from memtrace.timeline.windows import (
     Peak,
     Phase,
     Window,
-    choose_window,
     find_windows,
     peak,
     position_in,

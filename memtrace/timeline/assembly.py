@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,28 +19,45 @@ class Notes:
     def __init__(self) -> None:
         self.texts: list[str] = []
         self.gaps = False
+        self._closed = False
+
+    def take_over(self, texts: Iterable[str], *, complete: bool) -> None:
+        """Those of a whole recording, for a part of it; unless it was complete they are all."""
+        self.texts += texts
+        self.gaps = self._closed = not complete
 
     def say(self, text: str) -> None:
-        self.texts.append(text)
+        if not self._closed and text not in self.texts:
+            self.texts.append(text)
 
     def gap(self, text: str) -> None:
-        self.texts.append(text)
+        self.say(text)
         self.gaps = True
 
 
 def assemble(
-    events: Events, pairing: Pairing, start: Start, blocks: Blocks | None, cpu: bool, notes: Notes
+    events: Events,
+    pairing: Pairing,
+    start: Start,
+    blocks: Blocks | None,
+    cpu: bool,
+    notes: Notes,
+    births: Sequence[int] = (),
 ) -> Lifetimes:
-    """Joins what the events, the blocks at the start and the allocator's replay know."""
+    """Joins what the events, the blocks at the start and the allocator's replay know.
+
+    ``births`` are addresses of blocks at the start in the order they were allocated, if known.
+    """
     n = len(events)
     born_here = pairing.born >= 0
     split = int((~born_here).sum())  # rows before are those not seen allocated
     row_of = {a: i for i, a in enumerate(pairing.address[:split].tolist())}
-    known = {} if cpu else start.blocks
+    known = start.blocks
     first_alloc = _first_allocs(pairing, split, known.keys() - row_of.keys())
     early: list[tuple[int, ...]] = []
     lost = 0
-    for address in sorted(set(known) | set(row_of)):
+    rank = {address: k for k, address in enumerate(births)}
+    for address in sorted(set(known) | set(row_of), key=lambda a: (rank.get(a, len(rank)), a)):
         b = known.get(address)
         i = row_of.get(address)
         size = -1

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -176,9 +176,14 @@ def driver_peak(checks: list[Check], name: str, begin: int, end: int) -> int | N
     return None
 
 
-def reconciled(checks: list[Check]) -> bool | None:
-    """Whether all figures that can be compared agree; None where none can."""
+def reconciled(checks: list[Check], part: Mapping[str, Any] | None = None) -> bool | None:
+    """Whether all figures that can be compared agree; None where none can.
+
+    ``part`` is what ``part_of`` gives: of a part of a recording, as far as the whole's agree, too.
+    """
     results = {check.agrees for check in checks} - {None}
+    if part is not None:
+        results = (results & {False}) | {part["reconciled"]} - {None}
     return False not in results if results else None
 
 

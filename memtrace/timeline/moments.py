@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from memtrace.snapshot.columns import Events, Int64, Recording
-from memtrace.timeline.replay import Replay
+from memtrace.timeline.replay import Replay, part_of
 
 
 class Moments:
@@ -20,6 +20,7 @@ class Moments:
     def __init__(self, recording: Recording, replay: Replay) -> None:
         self._device = replay.device
         self._dropped = replay.dropped > 0
+        self._cut = part_of(recording, replay.device) is not None
         self.n = replay.n_events
         self._events: Events | None = None
         if self._device < len(recording.events):
@@ -61,7 +62,10 @@ class Moments:
 
     def _place_by_time(self, mark: int) -> int | None:
         time_us = int(self._marks["time_ns"][mark]) // 1000
-        # Before the ring's oldest event nothing can be placed: what lay there was dropped.
+        # Before the ring's oldest event nothing can be placed: what lay there was dropped. Nor can
+        # marks outside of a part.
+        if self._cut:
+            return None
         if time_us <= 0 or self._times is None or (self._dropped and time_us < self._times[0]):
             return None
         return self.at_time(time_us)

@@ -13,7 +13,7 @@ from memtrace.timeline.allocator import Blocks, replay_blocks
 from memtrace.timeline.assembly import Notes, assemble
 from memtrace.timeline.lifetimes import Lifetimes, Pairing, pair_events
 from memtrace.timeline.rules import Rules
-from memtrace.timeline.start import Start, start_from_end, start_from_segments
+from memtrace.timeline.start import Range, Start, start_from_end, start_from_segments
 
 Accounting = Literal["allocated", "requested"]
 
@@ -30,6 +30,7 @@ class Replay:
     ``end_mismatches``
     counts blocks that differ from the segments at the end: 0 proves the replay, None: no segments
     to compare with. ``dropped`` is the number of events the ring lost, -1: perhaps some.
+    ``ranges`` is the memory that the allocator held at the start, as far as known.
     ``allocated_from`` is the first moment from which allocated totals are exact (0 where all are,
     n_events + 1 where none is): what is unknown may have been freed early, see ``settle``.
     """
@@ -45,6 +46,7 @@ class Replay:
     end_mismatches: int | None
     dropped: int
     allocated_from: int = 0
+    ranges: tuple[Range, ...] = ()
 
     def total(self, accounting: Accounting) -> Int64:
         """The running total of one accounting. ValueError where allocated bytes are unknown."""
@@ -94,7 +96,11 @@ def replay(recording: Recording, device: int = 0) -> Replay:
     """Replays the history of ``device``. Never fails: what is missing becomes a warning."""
     events = recording.events[device] if device < len(recording.events) else _no_events()
     n = len(events)
+    part = part_of(recording, device)
     notes = Notes()
+    if part is not None:
+        # What is missing in the whole is missing in the part: its own is a consequence of that.
+        notes.take_over(part["warnings"], complete=part["complete"])
     rules = Rules.from_settings(recording.settings)
     end = tuple(s for s in recording.segments if s.device == device)
     pairing = pair_events(events, half=_no_completions(events, end))
@@ -105,7 +111,8 @@ def replay(recording: Recording, device: int = 0) -> Replay:
         notes.gap(f"the ring buffer wrapped: the first {dropped} events are lost")
     cpu = is_cpu(recording)
     start, blocks = _find_blocks(recording, events, pairing, rules, end, device, dropped, notes)
-    lifetimes = assemble(events, pairing, start, blocks, cpu, notes)
+    births = () if part is None else part["births"]
+    lifetimes = assemble(events, pairing, start, blocks, cpu, notes, births)
     unborn = int((pairing.born < 0).sum())
     if dropped < 0 and unborn and _round_number(n):
         notes.gap(
@@ -158,6 +165,7 @@ def replay(recording: Recording, device: int = 0) -> Replay:
         end_mismatches=mismatches,
         dropped=dropped,
         allocated_from=allocated_from if blocks is not None or cpu else n + 1,
+        ranges=start.ranges,
     )
 
 
@@ -173,17 +181,21 @@ def _find_blocks(
 ) -> tuple[Start, Blocks | None]:
     """The state at the start and the blocks; None where there are none (CPU) or nothing is known.
 
+    Without them, a part of a recording still has what was alive at its start.
+
     The segments at the start, where the capture has them, are those before the first event: of no
     use if that one was dropped. Where they do not lead to the segments at the end, the start is
     rebuilt from the end, if that explains the history better.
     """
-    if is_cpu(recording):
-        return Start((), {}, False, ()), None
+    given = recording.start_segments
+    part = part_of(recording, device)
+    if is_cpu(recording) or (part is not None and not part["blocks"]):
+        held = () if part is None else (s for s in given or () if s.device == device)
+        return Start((), start_from_segments(held).blocks, False, ()), None
 
     def run(start: Start) -> Blocks:
         return replay_blocks(events, start, rules, end, half=pairing.half)
 
-    given = recording.start_segments
     if given is not None and dropped <= 0:
         start = start_from_segments(s for s in given if s.device == device)
         blocks = run(start)
@@ -206,6 +218,15 @@ def device_meta(recording: Recording, device: int) -> dict[str, Any] | None:
     """The capture's entry of one device, None where there is none."""
     for entry in (recording.meta or {}).get("devices") or []:
         if entry.get("index") == device:
+            found: dict[str, Any] = entry
+            return found
+    return None
+
+
+def part_of(recording: Recording, device: int) -> dict[str, Any] | None:
+    """What the whole told of a device's history (PartDevice), None where this is no part of one."""
+    for entry in ((recording.meta or {}).get("part") or {}).get("devices") or []:
+        if entry["index"] == device:
             found: dict[str, Any] = entry
             return found
     return None

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from memtrace.errors import MemtraceError
 from memtrace.snapshot.columns import Action, Recording
 from memtrace.timeline.moments import Moments
 from memtrace.timeline.replay import Accounting, Replay
@@ -37,14 +35,15 @@ class Phase(NamedTuple):
 class Window:
     """The moments ``begin`` to ``end`` (event numbers, begin ≤ end, see Moments) and what is there.
 
-    ``index`` is the iteration's own number, -1 for "all". ``whole`` is False where the iteration
-    broke off; ``compiled`` True where something was compiled in it; ``steady`` is neither.
-    ``profiled`` says that it ran under the profiler. ``begin_ns`` and ``end_ns`` are the times at
-    which it was seen to begin and end, epoch nanoseconds, -1 where unknown.
+    ``index`` is the iteration's own number, -1 for "all" and for several. ``whole`` is False where
+    the iteration broke off; ``compiled`` True where something was compiled in it; ``steady`` is
+    neither. ``profiled`` says that it ran under the profiler. ``begin_ns`` and ``end_ns`` are the
+    times at which it was seen to begin and end, epoch nanoseconds, -1 where unknown, as are
+    ``first_mark`` and ``last_mark``, the numbers of the recorder's marks there.
     """
 
     name: str
-    kind: Literal["iteration", "all"]
+    kind: Literal["iteration", "iterations", "all"]
     begin: int
     end: int
     steady: bool
@@ -55,6 +54,8 @@ class Window:
     phases: tuple[Phase, ...] = ()
     begin_ns: int = -1
     end_ns: int = -1
+    first_mark: int = -1
+    last_mark: int = -1
 
     @property
     def forward_end(self) -> int | None:
@@ -95,43 +96,6 @@ def _last_change(recording: Recording, replay: Replay) -> int:
     action = recording.events[replay.device].action
     changing = np.flatnonzero(action <= Action.SEGMENT_UNMAP)
     return int(changing[-1]) if len(changing) else -1
-
-
-def choose_window(windows: Iterable[Window], spec: str | None = None) -> Window:
-    """The window a person asks for.
-
-    None: the last whole steady iteration that was not profiled, else the last steady one, else
-    "all"; where some iterations train, one of these (a script often ends with an evaluation).
-    Otherwise "all", "last" (the last whole iteration), a number ("3", "iteration:3"; "-1" counts
-    from the end) or a name. MemtraceError for one that is not there lists those that are.
-    """
-    there = tuple(windows)
-    steps = [w for w in there if w.kind == "iteration"]
-    everything = next(w for w in there if w.kind == "all")
-    if spec is None or not spec.strip():
-        steady = [w for w in steps if w.steady and w.whole]
-        steady = [w for w in steady if w.backward_begin is not None] or steady
-        bare = [w for w in steady if not w.profiled]
-        return (bare or steady or [everything])[-1]
-    text = spec.strip()
-    if text.lower() == "all":
-        return everything
-    if text.lower() == "last":
-        if steps:
-            return ([w for w in steps if w.whole] or steps)[-1]
-        raise MemtraceError(_unknown(text, there))
-    for w in there:
-        if w.name == text:
-            return w
-    number = re.fullmatch(r"(?:iteration[: ])?(-?\d+)", text, flags=re.IGNORECASE)
-    if number:
-        wanted = int(number[1])
-        if wanted < 0 and -wanted <= len(steps):
-            return steps[wanted]
-        for w in steps:
-            if w.index == wanted:
-                return w
-    raise MemtraceError(_unknown(text, there))
 
 
 def peak(replay: Replay, window: Window, accounting: Accounting) -> Peak:
@@ -182,13 +146,6 @@ def _percent(begin: int, end: int, event: int) -> int:
     return 100 * (event - begin) // max(end - begin, 1)
 
 
-def _unknown(spec: str, windows: tuple[Window, ...]) -> str:
-    names = [w.name for w in windows]
-    if len(names) > 12:
-        names = [*names[:5], "…", *names[-6:]]
-    return f"there is no window {spec!r} in this recording; there are: {', '.join(names)}"
-
-
 def _from_marks(recording: Recording, moments: Moments) -> list[Window]:
     """Iterations that the recorder saw. Those whose ends cannot be placed are left out."""
     found = []
@@ -213,6 +170,8 @@ def _from_marks(recording: Recording, moments: Moments) -> list[Window]:
                 phases=tuple(p for _, p in inside),
                 begin_ns=moments.time_ns(step["begin"]),
                 end_ns=moments.time_ns(step["end"]),
+                first_mark=step["begin"],
+                last_mark=step["end"],
             )
         )
     return found

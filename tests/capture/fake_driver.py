@@ -79,6 +79,7 @@ class FakeDriver:
         self.copies = 0  # within the device's memory
         self.capturing = False  # a CUDA graph is being captured
         self.ended = False  # the history was switched off: the script is over
+        self.most = 1 << 62  # events that the history's ring holds
         self.calls: list[dict[str, Any]] = []
         self.observers: list[Callable[[int, int, int, int], Any]] = []
 
@@ -154,6 +155,7 @@ class FakeDriver:
         skip_actions: Any = None,
     ) -> None:
         self.calls.append({"enabled": enabled, "stacks": stacks, "max_entries": max_entries})
+        self.most = max_entries
         if enabled is None:
             self.recording_from = None
             self.ended = True
@@ -185,7 +187,7 @@ class FakeDriver:
                 "time_us": 1 + k, "frames": list(frames),
             }
             for k, (action, address, size, stream) in enumerate(events)
-        ]  # fmt: skip
+        ][-self.most :]  # fmt: skip
         segments = [
             {
                 "device": 0, "address": s.address, "total_size": s.total_size, "stream": 0,
@@ -194,7 +196,8 @@ class FakeDriver:
                 "blocks": [
                     {
                         "address": b.address, "size": b.size, "requested_size": b.requested,
-                        "state": b.state, "frames": [],
+                        "state": b.state,
+                        "frames": list(frames) if self.recording and b.active else [],
                     }
                     for b in s.blocks
                 ],
@@ -208,6 +211,11 @@ class FakeDriver:
             "allocator_settings": settings,
             "external_annotations": [],
         }
+
+    def segments(self, include_traces: bool = True) -> list[dict[str, Any]]:
+        assert not include_traces
+        found: list[dict[str, Any]] = self.snapshot()["segments"]
+        return found
 
     def install(self) -> None:
         """Puts this driver into torch."""
@@ -229,6 +237,7 @@ class FakeDriver:
         cuda.get_device_properties = lambda device=None: properties
         cuda.memory._record_memory_history = self.record
         cuda.memory._snapshot = self.snapshot
+        cuda.memory_snapshot = self.segments
         for module in (cuda._utils, cuda.memory):
             module._get_device_index = lambda device, optional=False: device or 0
         core._cuda_hasPrimaryContext = lambda device: self.initialized

@@ -50,8 +50,11 @@ print(torch.cuda.memory._snapshot is not None, fake.resets)
 """
 
 
-def run(folder: Path, at_begin: str = "pass", before: str = "", **options: Any) -> dict[str, Any]:
-    (folder / "script.py").write_text(SCRIPT.replace("AT_BEGIN", at_begin))
+def run(
+    folder: Path, at_begin: str = "pass", before: str = "", turns: int = 5, **options: Any
+) -> dict[str, Any]:
+    script = SCRIPT.replace("AT_BEGIN", at_begin).replace("range(5)", f"range({turns})")
+    (folder / "script.py").write_text(script)
     driver = folder / "driver.py"
     options = {"device": "cuda", **options}
     driver.write_text(
@@ -206,6 +209,37 @@ def test_out_of_memory_gives_the_snapshot_of_the_moment(tmp_path: Path) -> None:
     assert "copy_bytes_per_second" not in meta["facts"]
     # No counter counts the failure itself.
     assert meta["marks"]["event"][-1] == [len(trace) - 1]
+
+
+@pytest.mark.parametrize("max_events", [1_000_000, 60])
+def test_the_last_iterations_of_a_long_run(tmp_path: Path, max_events: int) -> None:
+    """Also where the history's ring has lost the beginning: what is left of it keeps its name."""
+    grows = "fake.alloc(700 + number)  # for good\n    fake.model.empty_cache()"
+    capture = run(
+        tmp_path,
+        at_begin=grows,
+        turns=60,
+        window="last:3",
+        max_events=max_events,
+        check_driver=True,
+    )
+    found = read(tmp_path / "out.pkl")
+    whole = open_subject(found, "all")
+    assert len(found.events[0]) < 40
+    assert whole.replay.complete, whole.replay.warnings
+    assert whole.replay.end_mismatches == 0
+    assert reconciled(reconcile(found, whole.replay))
+    assert not any("wrapped" in note for note in capture["memtrace"]["facts"]["notes"])
+    subject = open_subject(found, "last:3")
+    assert subject.window.name == "iterations 57-59"
+    report = report_peak(subject)
+    assert report.peak_requested_bytes == sum(range(700, 760)) + 4000
+    assert [(row.symbol.text, row.sides[0].bytes) for row in report.rows if row.sides[0].count > 2]
+    assert "<before recording>" not in [row.symbol.name for row in report.rows]
+    assert report.steps.wall is not None
+    assert report.steps.wall.count > 50
+    (started,) = capture["memtrace"]["devices"]
+    assert sum(len(s["blocks"]) for s in started["start_segments"]) > 57
 
 
 def run_failing(folder: Path, at_begin: str) -> dict[str, Any]:
