@@ -9,8 +9,10 @@ from typing import Self
 
 from memtrace.capture.assemble import Ending
 from memtrace.capture.options import DeviceChoice, Outcome, StackChoice
-from memtrace.capture.runner import Recorder, _options, _out_of_memory
+from memtrace.capture.program import error_ending
+from memtrace.capture.runner import Recorder, _options
 from memtrace.capture.session import Session, current
+from memtrace.capture.signals import INTERRUPTED
 
 
 class record:
@@ -44,7 +46,7 @@ class record:
         session = Session(self._options, list(sys.argv))
         self._recorder = Recorder(session)
         session.start()
-        self._recorder.watch_exit()
+        self._recorder.watch_exits()
         return self
 
     def __exit__(
@@ -70,10 +72,9 @@ def step() -> None:
 def _ending(error: BaseException | None) -> Ending:
     if error is None:
         return Ending()
-    text = f"{type(error).__name__}: {error}"
     if isinstance(error, SystemExit):
         code = 0 if error.code is None else error.code if isinstance(error.code, int) else 1
-        return Ending("exit", code, text)
+        return Ending("exit", code, f"SystemExit: {error}")
     if isinstance(error, KeyboardInterrupt):
-        return Ending("interrupt", 130, text)
-    return Ending("oom" if _out_of_memory(error) else "exception", 1, text)
+        return Ending("interrupt", INTERRUPTED, "KeyboardInterrupt")
+    return error_ending(error)

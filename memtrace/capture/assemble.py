@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import os
 import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -268,7 +267,7 @@ def _facts(
         "check_driver": options.check_driver,
         "command": session.command,
         "module": session.module,
-        "git_commit": about.git_commit(_folder(session)),
+        "git_commit": about.git_commit(session.folder),
         "started": session.started,
         "compilers": compilers,
         "inputs": session.inputs,
@@ -277,12 +276,6 @@ def _facts(
         "notes": session.notes.texts,
     }
     return facts
-
-
-def _folder(session: Session) -> str:
-    if session.command and not session.module:
-        return os.path.dirname(os.path.abspath(session.command[0])) or "."
-    return "."
 
 
 def _sources(session: Session, snapshot: dict[str, Any], profile: Profile | None) -> dict[str, str]:

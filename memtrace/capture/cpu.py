@@ -137,11 +137,21 @@ class CpuRecorder:
             self.suspended = False
             self._begin()
 
+    @property
+    def out_of_reach(self) -> bool:
+        """Whether the profiler runs on another thread than this one, which cannot stop it."""
+        return self.running and threading.get_ident() != self._thread
+
     def finish(self) -> Any:
         """Stop for good; the events are in ``tree``. Returns the last session's results."""
         self.quiet.active = False
         result = None
-        if self.running:
+        if self.out_of_reach:
+            self._notes.add(
+                "the script was ended by another thread than the one that was recorded: the "
+                "allocations since the profiler was last emptied are lost"
+            )
+        elif self.running:
             result = self._end()
             self._keep(result)
         return result

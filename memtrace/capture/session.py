@@ -74,6 +74,9 @@ class Session:
         self.options = options
         self.command = command
         self.module = module
+        # The program's. Now: the script may change the working directory, or remove it.
+        here = os.getcwd()
+        self.folder = here if module else os.path.dirname(os.path.join(here, *command[:1]))
         self.started = time.time()
         self.pid = os.getpid()
         self.notes = Notes()

@@ -92,11 +92,20 @@ def _replay_blocks(
     return Blocks(sizes, run.sizes_at_start(), run.blocks.misfits, mismatches, disproved)
 
 
+def free_blocks(
+    events: Events, start: Start, rules: Rules, moment: int, *, half: bool = False
+) -> dict[int, int]:
+    """The free blocks, address to size, after the first ``moment`` of ``events``."""
+    run = _Run(events, start, rules, _REQUESTED if half else _COMPLETED)
+    run.go(0, int(run.moves[:moment].sum()))
+    return run.blocks.free
+
+
 class _Run:
     """A replay under way. Its steps are the events that move blocks, ``count`` of them.
 
-    ``allocs`` are the allocs' numbers among all events, ``allocated`` the block sizes of those gone
-    through.
+    ``moves`` says which events they are, shape (n_events,). ``allocs`` are the allocs' numbers
+    among all events, ``allocated`` the block sizes of those gone through.
     """
 
     def __init__(
@@ -110,6 +119,7 @@ class _Run:
         is_alloc = events.action == _ALLOC
         moves = is_alloc | (events.action == finish)
         moves |= (events.action > _COMPLETED) & (events.action <= Action.SEGMENT_UNMAP)
+        self.moves = moves
         self.allocs = np.flatnonzero(is_alloc)
         size, least = measure_splits(events, start, rules, self.allocs, whole)
         self._columns = (events.action[moves], events.addr[moves], size[moves], least[moves])
