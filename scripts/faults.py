@@ -1,6 +1,6 @@
 """Tries what can go wrong while a script is recorded, and says what happened.
 
-    python scripts/faults.py [--only WORD] [--moments N] [--jobs N]
+    python scripts/faults.py [--only PATTERN] [--moments N] [--jobs N]
 
 Each program of scripts/fault_cases.py runs bare and under ``memtrace record``. Exit code, output
 and errors must be the same; there must be a whole capture that memtrace reads, or one clear line;
@@ -188,7 +188,9 @@ def _result(fault: Fault, folder: Path, end: End, faults: list[str]) -> tuple[st
     """What is there in words, and all that memtrace said; appends to ``faults``."""
     path = folder / fault.output
     said = list(end.lines)
-    if fault.output in end.files:
+    if fault.left == "none" and path.is_file() and path.read_bytes() in (b"precious", b"theirs"):
+        pass  # as it was, or as somebody else wrote it
+    elif fault.output in end.files:
         try:
             happened = look_at(path)
         except (MemtraceError, KeyError, ValueError) as error:
@@ -320,7 +322,7 @@ def has_gpu() -> bool:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="", help="faults whose names contain this")
+    parser.add_argument("--only", default="", help="faults whose names match this")
     parser.add_argument("--moments", type=int, default=8, help="random moments for each signal")
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) // 2))
     arguments = parser.parse_args()
@@ -328,9 +330,9 @@ def main() -> None:
     tasks = [
         lambda fault=fault: attempt(fault)
         for fault in FAULTS
-        if arguments.only in fault.name and (gpu or not fault.cuda)
+        if re.search(arguments.only, fault.name) and (gpu or not fault.cuda)
     ]
-    if not arguments.only or "random" in arguments.only:
+    if re.search(arguments.only, "random moments"):
         tasks += [
             lambda number=number: kill_at_random(number, arguments.moments, int(number))
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL)

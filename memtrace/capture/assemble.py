@@ -30,6 +30,7 @@ class Ending:
     kind: str = "ok"  # "ok", "exception", "exit", "interrupt", "oom"
     code: int = 0
     message: str = ""
+    device_full: bool = False  # of kind "oom": it was the device's memory, not the host's
 
     @property
     def failed(self) -> bool:
@@ -77,7 +78,8 @@ def _collect_cuda(session: Session, history: CudaHistory, ending: Ending) -> Col
     history.last_stretches()
     now = history.take()
     snapshot = now
-    if ending.kind == "oom" and history.failure is not None:
+    # The moment memory ran out, if that is what ended the script: since then all was freed.
+    if ending.device_full and history.failure is not None and not _went_on(session, history):
         snapshot = history.failure
     places = _positions(history, snapshot, session)
     found = Collected(snapshot=snapshot.torch)
@@ -99,6 +101,12 @@ def _collect_cuda(session: Session, history: CudaHistory, ending: Ending) -> Col
         )()
     strip(stacks_of(found.snapshot))
     return found
+
+
+def _went_on(session: Session, history: CudaHistory) -> bool:
+    """Whether the script computed anything after the last time memory ran out."""
+    since = session.marks.entries[history.failed_after + 1 :]
+    return any(e.edge == "begin" or e.kind in ("step", "profiler_step") for e in since)
 
 
 def _positions(history: CudaHistory, snapshot: Snapshot, session: Session) -> list[Positions]:

@@ -10,6 +10,7 @@ import sys
 import threading
 import traceback
 import types
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -97,20 +98,27 @@ def _exit_ending(end: SystemExit) -> Ending:
 def error_ending(error: BaseException) -> Ending:
     """How a script ends that this error ended."""
     text = f"{type(error).__name__}: {error}"
-    return Ending("oom" if out_of_memory(error) else "exception", 1, text)
+    causes = list(_causes(error))
+    kind = getattr(sys.modules.get("torch"), "OutOfMemoryError", None)
+    device_full = kind is not None and any(isinstance(cause, kind) for cause in causes)
+    oom = device_full or any(
+        isinstance(cause, MemoryError) or _CPU_ALLOCATOR in str(cause) for cause in causes
+    )
+    return Ending("oom" if oom else "exception", 1, text, device_full)
 
 
-def out_of_memory(error: BaseException) -> bool:
-    torch = sys.modules.get("torch")
-    kind = getattr(torch, "OutOfMemoryError", None)
+# What the RuntimeError of torch's allocator for the CPU begins with.
+_CPU_ALLOCATOR = "DefaultCPUAllocator: "
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error, and those it followed from."""
     seen: set[int] = set()
     cause: BaseException | None = error
     while cause is not None and id(cause) not in seen:
-        if (kind is not None and isinstance(cause, kind)) or isinstance(cause, MemoryError):
-            return True
         seen.add(id(cause))
+        yield cause
         cause = cause.__cause__ or cause.__context__
-    return False
 
 
 def _print_exception(error: BaseException) -> Ending | None:

@@ -208,6 +208,35 @@ def test_out_of_memory_gives_the_snapshot_of_the_moment(tmp_path: Path) -> None:
     assert meta["marks"]["event"][-1] == [len(trace) - 1]
 
 
+def test_a_failure_that_was_caught_does_not_cut_the_history(tmp_path: Path) -> None:
+    # The device's memory ran out in the third iteration; the host's ended the script in the fifth.
+    for name in ("caught", "went_on"):
+        (tmp_path / name).mkdir()
+    caught = run_failing(
+        tmp_path / "caught",
+        """
+    try:
+        if number == 2: fake.run_out(1 << 40)
+    except torch.OutOfMemoryError: pass
+    if number == 4: raise MemoryError""",
+    )
+    trace = caught["device_traces"][0]
+    assert [e["action"] for e in trace].count("oom") == 1
+    assert trace[-1]["action"] == "free_completed"
+    assert caught["memtrace"]["facts"]["exit"]["kind"] == "oom"
+    # And where its error is the context of another one, after more work.
+    went_on = run_failing(
+        tmp_path / "went_on",
+        """
+    try:
+        if number == 2: fake.run_out(1 << 40)
+    except torch.OutOfMemoryError:
+        model(torch.ones(3, requires_grad=True)).sum().backward()
+        raise ValueError from None""",
+    )
+    assert went_on["device_traces"][0][-1]["action"] == "free_completed"
+
+
 def run_failing(folder: Path, at_begin: str) -> dict[str, Any]:
     (folder / "script.py").write_text(SCRIPT.replace("AT_BEGIN", at_begin))
     driver = folder / "driver.py"
