@@ -167,6 +167,18 @@ time.sleep(60)
         signal=signal.SIGTERM,
     ),
     Fault(
+        "SIGTERM asked about, and set back to its default",
+        """
+import signal, time
+print(signal.getsignal(signal.SIGTERM), signal.signal(signal.SIGTERM, lambda *_: None))
+print(signal.signal(signal.SIGTERM, signal.SIG_DFL).__name__, signal.getsignal(signal.SIGTERM))
+print("ready", flush=True)
+time.sleep(60)
+""",
+        torch=False,
+        signal=signal.SIGTERM,
+    ),
+    Fault(
         "SIGINT that the script catches",
         """
 import time
@@ -226,7 +238,7 @@ open("out.pkl", "w").write("theirs")
           says="space"),
     Fault("the temporary folder is full", train(),
           before="mkdir -p tiny; mountpoint -q tiny || mount -t tmpfs -o size=16k tiny tiny",
-          environment={"TMPDIR": "tiny"}, says="profile"),
+          environment={"TMPDIR": "tiny"}, says="is the disk full"),
     Fault("the working directory changes", train("if k == 3: os.chdir('/')")),
     Fault("the working directory is removed", train("""
 if k == 3:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from types import TracebackType
@@ -44,7 +45,7 @@ class record:
         if current() is not None:
             raise RuntimeError("memtrace is recording already; end that recording first")
         session = Session(self._options, list(sys.argv))
-        self._recorder = Recorder(session)
+        self._recorder = Recorder(session, goes_on=True)
         session.start()
         self._recorder.watch_exits()
         return self
@@ -58,8 +59,9 @@ class record:
         if self._recorder is None:
             return
         self.outcome = self._recorder.finish(_ending(error))
-        if self.outcome.error is not None:
-            print(f"memtrace: {self.outcome.error}", file=sys.stderr)
+        if self.outcome.error is not None and sys.stderr is not None:
+            with contextlib.suppress(OSError, ValueError):  # closed
+                print(f"memtrace: {self.outcome.error}", file=sys.stderr)
 
 
 def step() -> None:

@@ -30,6 +30,8 @@ def read_profile(
     with tempfile.TemporaryDirectory(prefix="memtrace-") as folder:
         path = os.path.join(folder, "profile.json")
         result.save(path)
+        if not os.path.exists(path):
+            raise OSError(f"torch could not write its trace into {folder}: is the disk full?")
         with open(path, encoding="utf-8", errors="replace") as stream:
             # Decimals: an epoch in microseconds with three decimals does not fit a float.
             trace = json.load(stream, parse_float=Decimal, strict=False)

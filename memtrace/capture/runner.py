@@ -25,8 +25,11 @@ ABORTED = 128 + signal.SIGABRT
 class Recorder:
     """A session and its end, which comes once: at the script's end, or just before it is killed."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, *, goes_on: bool = False) -> None:
+        """``goes_on``: the script does, when the recording has ended."""
         self.session = session
+        self.finishing = False
+        self._goes_on = goes_on
         self._lock = threading.RLock()
         self._outcome: Outcome | None = None
 
@@ -37,7 +40,8 @@ class Recorder:
                 return Outcome(exit_code=ending.code)
             if self._outcome is None:
                 # Ctrl-C while a capture is written would lose the run it was pressed to end.
-                with uninterrupted():
+                with uninterrupted(self._goes_on):
+                    self.finishing = True
                     self._outcome = self._finish(ending)
             return self._outcome
 
@@ -171,10 +175,13 @@ def record_script(
     session.start()
     recorder.watch_exits(ended)
 
-    def killed(number: signal.Signals) -> None:
+    def killed(number: signal.Signals) -> bool:
+        if recorder.finishing:
+            return False
         outcome = recorder.finish(Ending("interrupt", 128 + number, number.name))
         if ended is not None:
             ended(outcome)
+        return True
 
     with deadly(killed, session.patches):
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -75,8 +76,10 @@ class Session:
         self.command = command
         self.module = module
         # The program's. Now: the script may change the working directory, or remove it.
-        here = os.getcwd()
-        self.folder = here if module else os.path.dirname(os.path.join(here, *command[:1]))
+        self.folder = "."
+        with contextlib.suppress(OSError):  # it is removed already
+            here = os.getcwd()
+            self.folder = here if module else os.path.dirname(os.path.join(here, *command[:1]))
         self.started = time.time()
         self.pid = os.getpid()
         self.notes = Notes()

@@ -22,11 +22,12 @@ _DEADLY = [
 class deadly:
     """Lets ``last`` work before a signal ends the process, which it then does as it always would.
 
-    So no ``finally`` clause runs and no buffer is written. Not where somebody else has asked for
-    the signal, before or since; and whoever asks who has (Lightning does) is not told of us.
+    So no ``finally`` clause runs and no buffer is written. Where ``last`` returns False, it comes
+    too late and the signal is forgotten. Not where somebody else has asked for the signal, before
+    or since; and whoever asks who has (Lightning does) is not told of us.
     """
 
-    def __init__(self, last: Callable[[signal.Signals], None], patches: Patches) -> None:
+    def __init__(self, last: Callable[[signal.Signals], bool], patches: Patches) -> None:
         self._last = last
         self._patches = patches
         self._pid = os.getpid()
@@ -63,27 +64,46 @@ class deadly:
                     signal.signal(number, signal.SIG_DFL)
 
     def _end(self, number: int, frame: Any) -> None:
+        dies = True
         try:
             # A forked child dies of it, too. A second signal does not wait for the first.
             if os.getpid() == self._pid and not self._ending:
                 self._ending = True
-                self._last(signal.Signals(number))
+                dies = self._last(signal.Signals(number))
         finally:
-            self._patches.undo(signal, "signal")
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
+            self._ending = dies
+            if dies:
+                self._patches.undo(signal, "signal")
+                signal.signal(number, signal.SIG_DFL)
+                os.kill(os.getpid(), number)
 
 
 class uninterrupted:
-    """Signals wait until the capture is written; then they are forgotten."""
+    """Signals wait until the capture is written.
+
+    Then they are forgotten, or delivered where the script ``goes_on``.
+    """
+
+    def __init__(self, goes_on: bool) -> None:
+        self._goes_on = goes_on
+        self._before: dict[int, Any] = {}
+        self._arrived: list[int] = []
 
     def __enter__(self) -> None:
-        self._before: dict[int, Any] = {}
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, *_DEADLY):
-                self._before[number] = signal.signal(number, signal.SIG_IGN)
+            for number in (
+                signal.SIGINT,
+                signal.SIGTERM,
+                getattr(signal, "SIGHUP", signal.SIGTERM),
+            ):
+                if number not in self._before and signal.getsignal(number) is not None:
+                    self._before[number] = signal.signal(number, self._wait)
 
     def __exit__(self, *exception: object) -> None:
         for number, handler in self._before.items():
-            if handler is not None:
-                signal.signal(number, handler)
+            signal.signal(number, handler)
+        for number in self._arrived if self._goes_on else ():
+            os.kill(os.getpid(), number)
+
+    def _wait(self, number: int, frame: Any) -> None:
+        self._arrived.append(number)

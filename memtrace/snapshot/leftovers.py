@@ -42,9 +42,13 @@ def remove_leftovers(name: str) -> None:
         return
     folder, stem = os.path.split(_stem(name))
     wanted = re.compile(re.escape(stem) + r"[0-9a-f]{8}\.tmp")
-    with suppress(OSError):
-        for found in [f for f in os.listdir(folder) if wanted.fullmatch(f)]:
-            path = os.path.join(folder, found)
+    try:
+        leftovers = [found for found in os.listdir(folder) if wanted.fullmatch(found)]
+    except OSError:  # whoever writes there will say what is wrong with it
+        return
+    for found in leftovers:
+        path = os.path.join(folder, found)
+        with suppress(OSError):  # somebody else's
             handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
