@@ -601,7 +601,7 @@ if k == 3: torch.cuda.memory._record_memory_history(enabled=None)
 torch.cuda.memory._record_memory_history(enabled="state", stacks="python", clear_history=True)
 """), cuda=True, says="_record_memory_history"),
     Fault("torch._C switches the history off behind our back", train("""
-if k == 2: torch._C._cuda_record_memory_history(None, None, "python", 1, False, False)
+if k == 2: torch._C._cuda_record_memory_history(None, None, "python", 1, 0, 0, 0, [])
 """), cuda=True),
     Fault("_dump_snapshot", train(end="""
 torch.cuda.memory._record_memory_history()

@@ -1,6 +1,6 @@
 """Tries what can go wrong while a script is recorded, and says what happened.
 
-    python scripts/faults.py [--only PATTERN] [--moments N] [--jobs N]
+    python scripts/faults.py [--only PATTERN] [--cpu] [--moments N] [--jobs N]
 
 Each program of scripts/fault_cases.py runs bare and under ``memtrace record``. Exit code, output
 and errors must be the same; there must be a whole capture that memtrace reads, or one clear line;
@@ -325,9 +325,12 @@ def has_gpu() -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="faults whose names match this")
+    parser.add_argument("--cpu", action="store_true", help="as if there were no GPU")
     parser.add_argument("--moments", type=int, default=8, help="random moments for each signal")
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) // 2))
     arguments = parser.parse_args()
+    if arguments.cpu:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
     gpu = has_gpu()
     tasks = [
         lambda fault=fault: attempt(fault)

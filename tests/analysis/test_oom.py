@@ -12,9 +12,12 @@ import pytest
 from rich.console import Console
 
 from memtrace.analysis import PeakReport, open_subject, report_peak, usual_moment
+from memtrace.analysis.history import report_history
 from memtrace.errors import MemtraceError
 from memtrace.render.json import peak_object
 from memtrace.render.oom import oom_lines
+from memtrace.render.page.data import page_data
+from memtrace.render.page.packing import Packer
 from memtrace.render.text import print_peak
 from memtrace.snapshot import read
 from memtrace.snapshot.columns import Recording, Segment
@@ -180,6 +183,13 @@ def test_without_an_event_the_message_is_what_there_is() -> None:
     assert "the script ended for lack of memory: RuntimeError: no more" in report.warnings
     with pytest.raises(MemtraceError, match="never ran out"):
         report_peak(open_subject(found), at="oom")
+
+
+def test_the_page_says_it_too() -> None:
+    page = page_data(report_history([open_subject(fragmented())]), Packer())
+    told = page["runs"][0]["summary"]["warnings"]
+    assert any("lost to fragmentation" in line for line in told)
+    json.dumps(page["runs"][0]["summary"])
 
 
 def test_names_from_the_file_are_clean() -> None:

@@ -194,6 +194,18 @@ def test_a_late_start_keeps_the_segments(tmp_path: Path) -> None:
     assert edges(capture["memtrace"], "call", "begin") == [0, 6, 12, 18, 24]
 
 
+def test_a_device_that_answers_no_more(tmp_path: Path) -> None:
+    capture = run(
+        tmp_path,
+        "if number == 4:\n"
+        "        def fail(device=None): raise RuntimeError('CUDA error: device-side assert')\n"
+        "        torch.cuda.mem_get_info = torch.cuda.synchronize = fail",
+    )
+    assert len(capture["device_traces"][0]) == 31
+    assert capture["memtrace"]["devices"][0]["outside_bytes"] == -1
+    assert any("device-side assert" in note for note in capture["memtrace"]["facts"]["notes"])
+
+
 def test_out_of_memory_gives_the_snapshot_of_the_moment(tmp_path: Path) -> None:
     script = "if number == 3: held = fake.alloc(64); fake.run_out(1 << 40)"
     (tmp_path / "script.py").write_text("")
