@@ -442,7 +442,7 @@ if session: {target} = fail
 """), left=left, says=says)
     for what, target, left, says in (
         ("reading what the program holds", "session.owners.look", "whole", "planted"),
-        ("a mark", "session.marks.add", "none", "planted"),
+        ("a mark", "type(session.marks).add", "none", "planted"),
         ("a boundary", "session._boundary", "whole", "planted"),
         ("the profiled iteration", "session.profile.boundary", "whole", "planted"),
         ("the compilations", "session.compilations.add", "whole", ""),
@@ -570,6 +570,16 @@ with memtrace.record("out.pkl") as recording:
     for _ in range(3): step()
 assert any("planted" in note for note in recording.outcome.notes)
 """),
+    block("an exception at the end", """
+from memtrace.capture.session import current
+def fail(*_, **__): raise ValueError("planted")
+with memtrace.record("out.pkl") as recording:
+    for _ in range(3): step()
+    marks = type(current().marks)
+    keep, marks.add = marks.add, fail
+marks.add = keep
+assert "planted" in recording.outcome.error
+""", "none", "planted"),
     block("an exception at the start", """
 from memtrace.capture.session import Session
 keep = Session._torch_imported

@@ -60,6 +60,9 @@ class CpuRecorder:
         if late and any(issubclass(type(o), torch.Tensor) for o in gc.get_objects()):
             self.start_events = 1
             self._notes.add("tensors existed before the recording: their memory is not in it")
+        if kineto.running():  # to start another one would end it
+            self._make_way()
+            return
         # Without a GPU, a CUDA build of the profiler prints an error about that.
         quiet_log = "KINETO_LOG_LEVEL" not in os.environ
         if quiet_log:
@@ -126,10 +129,13 @@ class CpuRecorder:
         """Make way for a profiler of the script's own: there can be only one."""
         if self.running and threading.get_ident() == self._thread:
             self._keep(self._end())
-            self.suspended = True
-            self._notes.add(
-                "the script ran a profiler of its own: allocations in its time were not seen"
-            )
+            self._make_way()
+
+    def _make_way(self) -> None:
+        self.suspended = True
+        self._notes.add(
+            "the script ran a profiler of its own: allocations in its time were not seen"
+        )
 
     def resume(self) -> None:
         """The script's own profiler has ended."""

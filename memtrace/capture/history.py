@@ -262,7 +262,7 @@ class CudaHistory:
 
     def stop(self) -> None:
         """Switch torch's recording off. Reading a snapshot afterwards would find it empty."""
-        if self.started:
+        if self.started and self.active:
             self._record(enabled=None)
         self.active = False
 

@@ -157,6 +157,9 @@ class Session:
             self.cpu = CpuRecorder(self.notes, self.options.max_events)
             self.cpu.start(self.patches, late=self.late)
             self.marks.backend = self.cpu
+            if self.cpu.suspended:
+                self._foreign = 1
+                self.marks.add("gap", "begin", "profiler")
         self.torch_hooks.install()
 
     def _watch_inductor(self) -> None:
@@ -346,5 +349,14 @@ class Session:
             self.torch_hooks.remove,
             self.dynamo_hooks.remove,
             self.patches.undo,
+            self._stop,
         ):
             self.guard("taking back a change", undo)()
+
+    def _stop(self) -> None:
+        """Switch torch's recording and profiler off, where the collecting broke off before that."""
+        self.profile.finish(None)
+        if self.history is not None:
+            self.history.stop()
+        if self.cpu is not None:
+            self.cpu.finish()
