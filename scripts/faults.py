@@ -34,8 +34,8 @@ from memtrace.snapshot import read
 
 _PATIENCE = 400  # seconds, of a run that takes a few on a machine of its own
 ROOT = Path(__file__).resolve().parents[1]
-# What differs between two runs of one program; and what the first profiler for CUDA says where there
-# is no GPU: the recorder's own is silent about that.
+# What differs between two runs of one program; and what the first profiler says where there is no
+# GPU: the recorder's own is silent about that.
 _VARIES = re.compile(
     r"ERROR:.*gpuGetDeviceCount.*|0x[0-9a-f]+|\[W\d.*|pid=?\s*\d+|Process-\d+|\d+\.\d+s"
 )

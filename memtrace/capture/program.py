@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from memtrace.capture.assemble import Ending
+from memtrace.capture.frames import is_own
 from memtrace.capture.signals import INTERRUPTED
 
 
@@ -126,7 +127,7 @@ def _print_exception(error: BaseException) -> Ending | None:
 
     Returns how the script ends where its hook decides that: by SystemExit.
     """
-    where = _within_script(error)
+    where = _without_own(error)
     try:
         sys.excepthook(type(error), error.with_traceback(where), where)
     except SystemExit as end:
@@ -135,7 +136,7 @@ def _print_exception(error: BaseException) -> Ending | None:
         with contextlib.suppress(Exception):
             print("Error in sys.excepthook:", file=sys.stderr)
             fault.__context__ = None
-            traceback.print_exception(fault.with_traceback(_within_script(fault)))
+            traceback.print_exception(fault.with_traceback(_without_own(fault)))
             print("\nOriginal exception was:", file=sys.stderr)
             traceback.print_exception(type(error), error, where)
     with contextlib.suppress(Exception):
@@ -143,13 +144,24 @@ def _print_exception(error: BaseException) -> Ending | None:
     return None
 
 
-def _within_script(error: BaseException) -> types.TracebackType | None:
-    """The error's traceback from the first frame on that is neither ours nor runpy's."""
-    own = {__file__, runpy.__file__, "<frozen runpy>"}
-    where = error.__traceback__
-    while where is not None and where.tb_frame.f_code.co_filename in own:
-        where = where.tb_next
-    return where
+def _without_own(error: BaseException) -> types.TracebackType | None:
+    """The error's traceback without the frames that lead to the script, nor our hooks'.
+
+    Those of the errors that it followed from are made so, too.
+    """
+    for cause in _causes(error):
+        frames: list[types.TracebackType] = []
+        where = cause.__traceback__
+        while where is not None:
+            filename = where.tb_frame.f_code.co_filename
+            leads = not frames and filename in (runpy.__file__, "<frozen runpy>")
+            if not leads and not is_own(filename):
+                frames.append(where)
+            where = where.tb_next
+        for frame, inner in zip(frames, [*frames[1:], None], strict=True):
+            frame.tb_next = inner
+        cause.__traceback__ = frames[0] if frames else None
+    return error.__traceback__
 
 
 def leave_child(ending: Ending) -> None:
