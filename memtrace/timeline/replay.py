@@ -219,7 +219,7 @@ def map_blocks(recording: Recording, run: Replay, moment: int) -> dict[int, int]
     )
     if blocks is None or blocks.misfits or blocks.disproved:
         return None
-    return free_blocks(events, start, rules, moment, half=pairing.half)
+    return free_blocks(events, start, rules, moment, blocks.whole, half=pairing.half)
 
 
 def device_meta(recording: Recording, device: int) -> dict[str, Any] | None:
