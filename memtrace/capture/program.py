@@ -158,7 +158,7 @@ def _without_own(error: BaseException) -> types.TracebackType | None:
             if not leads and not is_own(filename):
                 frames.append(where)
             where = where.tb_next
-        for frame, inner in zip(frames, [*frames[1:], None], strict=True):
+        for frame, inner in zip(frames, [*frames[1:], None], strict=False):
             frame.tb_next = inner
         cause.__traceback__ = frames[0] if frames else None
     return error.__traceback__
