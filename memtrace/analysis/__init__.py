@@ -3,7 +3,14 @@
 from memtrace.analysis.compilations import Compilation, without
 from memtrace.analysis.diff import DiffReport, report_diff
 from memtrace.analysis.groups import Dimension, Groups, group_lifetimes
-from memtrace.analysis.peak import PeakReport, Subject, open_subject, report_peak
+from memtrace.analysis.oom import Oom
+from memtrace.analysis.peak import (
+    PeakReport,
+    Subject,
+    open_subject,
+    report_peak,
+    usual_moment,
+)
 from memtrace.analysis.roofline import (
     Bandwidth,
     Throughput,
@@ -36,6 +43,7 @@ __all__ = [
     "GpuTime",
     "Groups",
     "Measure",
+    "Oom",
     "PeakReport",
     "Row",
     "ShowReport",
@@ -61,5 +69,6 @@ __all__ = [
     "series",
     "sort_rows",
     "trim",
+    "usual_moment",
     "without",
 ]

@@ -11,6 +11,13 @@ import numpy as np
 
 from memtrace.analysis.compilations import Compilation, list_compilations
 from memtrace.analysis.groups import Dimension, group_lifetimes, key_of
+from memtrace.analysis.oom import (
+    Oom,
+    describe_oom,
+    device_of_oom,
+    ended_by_oom,
+    oom_events,
+)
 from memtrace.analysis.rows import Row, Side, sort_rows
 from memtrace.analysis.steps import Steps, measure_steps
 from memtrace.analysis.timed import GpuTime, add_times, measure_gpu, time_groups
@@ -41,6 +48,7 @@ from memtrace.timeline.replay import part_of
 SLACK = Symbol(None, "", None, BLOCK_SLACK)
 _Name = TypeVar("_Name")
 _WHERE_LIMIT = 4  # places named for a row; the rest would not be read
+_MESSAGE_LIMIT = 200  # characters of an error's message
 _NAMES_LIMIT = 8  # … and tensors
 
 
@@ -57,6 +65,8 @@ class PeakReport:
     and ``position`` are of that.
     ``gpu`` is the time of the profiled iteration, None where no kernel was seen in one; the rows'
     times sum to its ``busy_ns``, where rows of this kind have times (``gpu.by_row``).
+    ``oom`` is the last time that the device's memory ran out, None where it never did;
+    ``earlier_ooms`` are the events of those before, with the bytes asked for.
     """
 
     path: str
@@ -79,6 +89,8 @@ class PeakReport:
     compilations: tuple[Compilation, ...]
     other_moment: bool = False
     gpu: GpuTime | None = None
+    oom: Oom | None = None
+    earlier_ooms: tuple[tuple[int, int], ...] = ()
     present: frozenset[Symbol] = frozenset()  # what any moment of the window has, as rows name it
 
 
@@ -105,10 +117,13 @@ def open_subject(recording: Recording, window: str | None = None) -> Subject:
     """Replays the device with the greatest peak and chooses the window.
 
     Without a word on it, the whole recording where the script ran out of memory: what is asked
-    then is what filled it. MemtraceError where the window is not there.
+    then is what filled it, on the device that it was. MemtraceError where the window is not there.
     """
     replays = [replay(recording, device) for device in range(max(len(recording.events), 1))]
     busiest = max(replays, key=lambda one: int(one.requested.max()))
+    full = device_of_oom(recording)
+    if full is not None and ended_by_oom(recording):
+        busiest = replays[full]
     part = (recording.meta or {}).get("part")
     if part is not None and 0 <= part["device"] < len(replays):
         busiest = replays[part["device"]]
@@ -122,6 +137,12 @@ def _ended(recording: Recording) -> str:
     """How the recorded script ended, '' for a plain snapshot."""
     facts = (recording.meta or {}).get("facts") or {}
     return str((facts.get("exit") or {}).get("kind", ""))
+
+
+def usual_moment(subject: Subject) -> str | None:
+    """The moment to look at where nobody names one: "oom" if the script ended by it, else None."""
+    ended = subject.window.kind == "all" and ended_by_oom(subject.recording)
+    return "oom" if ended and oom_events(subject.recording, subject.replay.device) else None
 
 
 def report_peak(
@@ -149,6 +170,8 @@ def report_peak(
     rows, present, gpu = _name_moment(subject, attribution, accounting, by, top.event)
     meta = recording.meta or {}
     checks = reconcile(recording, run)
+    ooms = oom_events(recording, run.device)
+    oom = describe_oom(recording, run, attribution, ooms[-1]) if ooms else None
     return PeakReport(
         path=recording.path,
         label=label_of(recording),
@@ -163,7 +186,7 @@ def report_peak(
         driver_peak_bytes=driver_peak(checks, accounting, window.begin, window.end),
         window=window.name,
         event=top.event,
-        position=position_in(window, top.event),
+        position=position_in(window, top.event) + (", when memory ran out" if at == "oom" else ""),
         complete=run.complete,
         reconciled=reconciled(checks, part_of(recording, run.device)),
         warnings=tuple(list_warnings(subject, checks)),
@@ -172,6 +195,8 @@ def report_peak(
         compilations=list_compilations(recording),
         steps=measure_steps(recording),
         other_moment=at is not None,
+        oom=oom,
+        earlier_ooms=tuple((k, int(recording.events[run.device].size[k])) for k in ooms[:-1]),
         present=present,
     )
 
@@ -294,6 +319,11 @@ def _moment(subject: Subject, at: str) -> int:
     """The event that ``--at`` asks for. MemtraceError where the window has no such moment."""
     path, window, last = subject.recording.path, subject.window, subject.replay.n_events
     found = {"forward-end": window.forward_end, "backward-start": window.backward_begin}
+    if at == "oom":
+        ooms = oom_events(subject.recording, subject.replay.device)
+        if not ooms:
+            raise MemtraceError(f"{path}: memory never ran out in it; leave --at oom out")
+        return ooms[-1]
     if at in found:
         event = found[at]
         if event is None:
@@ -303,7 +333,8 @@ def _moment(subject: Subject, at: str) -> int:
         return event
     if not at.isdecimal() or int(at) > last:
         raise MemtraceError(
-            f"{path}: {at!r} is no moment; give forward-end, backward-start or an event (≤ {last})"
+            f"{path}: {at!r} is no moment; give forward-end, backward-start, oom or an event "
+            f"(≤ {last})"
         )
     return int(at)
 
@@ -319,6 +350,9 @@ def list_warnings(subject: Subject, checks: list[Check]) -> list[str]:
         warnings.append(f"{subject.window.name} broke off before its end")
     if subject.window.compiled:
         warnings.append(f"something was compiled in {subject.window.name}: not a steady iteration")
+    if _ended(subject.recording) == "oom" and device_of_oom(subject.recording) is None:
+        message = str(((meta or {}).get("facts") or {})["exit"].get("message", ""))
+        warnings.append(f"the script ended for lack of memory: {message[:_MESSAGE_LIMIT]}")
     if meta:
         warnings.extend(str(note) for note in meta["facts"].get("notes") or [])
     others = [d for d, events in enumerate(subject.recording.events) if len(events)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from types import TracebackType
@@ -9,8 +10,10 @@ from typing import Self
 
 from memtrace.capture.assemble import Ending
 from memtrace.capture.options import DeviceChoice, Outcome, StackChoice
-from memtrace.capture.runner import Recorder, _options, _out_of_memory
+from memtrace.capture.program import error_ending
+from memtrace.capture.runner import Recorder, _options
 from memtrace.capture.session import Session, current
+from memtrace.capture.signals import INTERRUPTED
 
 
 class record:
@@ -43,9 +46,9 @@ class record:
         if current() is not None:
             raise RuntimeError("memtrace is recording already; end that recording first")
         session = Session(self._options, list(sys.argv))
-        self._recorder = Recorder(session)
+        self._recorder = Recorder(session, goes_on=True)
         session.start()
-        self._recorder.watch_exit()
+        self._recorder.watch_exits()
         return self
 
     def __exit__(
@@ -57,8 +60,9 @@ class record:
         if self._recorder is None:
             return
         self.outcome = self._recorder.finish(_ending(error))
-        if self.outcome.error is not None:
-            print(f"memtrace: {self.outcome.error}", file=sys.stderr)
+        if self.outcome.error is not None and sys.stderr is not None:
+            with contextlib.suppress(OSError, ValueError):  # closed
+                print(f"memtrace: {self.outcome.error}", file=sys.stderr)
 
 
 def step() -> None:
@@ -71,10 +75,9 @@ def step() -> None:
 def _ending(error: BaseException | None) -> Ending:
     if error is None:
         return Ending()
-    text = f"{type(error).__name__}: {error}"
     if isinstance(error, SystemExit):
         code = 0 if error.code is None else error.code if isinstance(error.code, int) else 1
-        return Ending("exit", code, text)
+        return Ending("exit", code, f"SystemExit: {error}")
     if isinstance(error, KeyboardInterrupt):
-        return Ending("interrupt", 130, text)
-    return Ending("oom" if _out_of_memory(error) else "exception", 1, text)
+        return Ending("interrupt", INTERRUPTED, "KeyboardInterrupt")
+    return error_ending(error)

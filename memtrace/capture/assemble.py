@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import os
 import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -34,6 +33,7 @@ class Ending:
     kind: str = "ok"  # "ok", "exception", "exit", "interrupt", "oom"
     code: int = 0
     message: str = ""
+    device_full: bool = False  # of kind "oom": it was the device's memory, not the host's
 
     @property
     def failed(self) -> bool:
@@ -81,7 +81,8 @@ def _collect_cuda(session: Session, history: CudaHistory, ending: Ending) -> Col
     history.last_stretches()
     now = history.take()
     snapshot = now
-    if ending.kind == "oom" and history.failure is not None:
+    # The moment memory ran out, if that is what ended the script: since then all was freed.
+    if ending.device_full and history.failure is not None and not _went_on(session, history):
         snapshot = history.failure
     noted = Notes()
     places = _positions(history, snapshot, noted)
@@ -108,6 +109,12 @@ def _collect_cuda(session: Session, history: CudaHistory, ending: Ending) -> Col
         for text in noted.texts:
             session.notes.add(text)
     return found
+
+
+def _went_on(session: Session, history: CudaHistory) -> bool:
+    """Whether the script computed anything after the last time memory ran out."""
+    since = session.marks.entries[session.marks.position(history.failed_after) + 1 :]
+    return any(e.edge == "begin" or e.kind in ("step", "profiler_step") for e in since)
 
 
 def _positions(history: CudaHistory, snapshot: Snapshot, notes: Notes) -> list[Positions]:
@@ -303,7 +310,7 @@ def _facts(
         "check_driver": options.check_driver,
         "command": session.command,
         "module": session.module,
-        "git_commit": about.git_commit(_folder(session)),
+        "git_commit": about.git_commit(session.folder),
         "started": session.started,
         "compilers": compilers,
         "inputs": session.inputs,
@@ -313,12 +320,6 @@ def _facts(
         **rank_facts(find_rank()),
     }
     return facts
-
-
-def _folder(session: Session) -> str:
-    if session.command and not session.module:
-        return os.path.dirname(os.path.abspath(session.command[0])) or "."
-    return "."
 
 
 def _sources(session: Session, snapshot: dict[str, Any], profile: Profile | None) -> dict[str, str]:

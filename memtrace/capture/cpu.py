@@ -62,6 +62,9 @@ class CpuRecorder:
         if late and any(issubclass(type(o), torch.Tensor) for o in gc.get_objects()):
             self.start_events = 1
             self._notes.add("tensors existed before the recording: their memory is not in it")
+        if kineto.running():  # to start another one would end it
+            self._make_way()
+            return
         # Without a GPU, a CUDA build of the profiler prints an error about that.
         quiet_log = "KINETO_LOG_LEVEL" not in os.environ
         if quiet_log:
@@ -140,10 +143,13 @@ class CpuRecorder:
         """Make way for a profiler of the script's own: there can be only one."""
         if self.running and threading.get_ident() == self._thread:
             self._keep(self._end())
-            self.suspended = True
-            self._notes.add(
-                "the script ran a profiler of its own: allocations in its time were not seen"
-            )
+            self._make_way()
+
+    def _make_way(self) -> None:
+        self.suspended = True
+        self._notes.add(
+            "the script ran a profiler of its own: allocations in its time were not seen"
+        )
 
     def resume(self) -> None:
         """The script's own profiler has ended."""
@@ -151,11 +157,21 @@ class CpuRecorder:
             self.suspended = False
             self._begin()
 
+    @property
+    def out_of_reach(self) -> bool:
+        """Whether the profiler runs on another thread than this one, which cannot stop it."""
+        return self.running and threading.get_ident() != self._thread
+
     def finish(self) -> Any:
         """Stop for good; the events are in ``tree``. Returns the last session's results."""
         self.quiet.active = False
         result = None
-        if self.running:
+        if self.out_of_reach:
+            self._notes.add(
+                "the script was ended by another thread than the one that was recorded: the "
+                "allocations since the profiler was last emptied are lost"
+            )
+        elif self.running:
             result = self._end()
             self._keep(result)
         return result

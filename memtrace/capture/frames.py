@@ -12,6 +12,11 @@ _RUNNER = _OWN + "runner.py"
 _KEEP, _DROP, _CUT = 0, 1, 2
 
 
+def is_own(filename: str) -> bool:
+    """Whether a file is the recorder's."""
+    return filename.startswith(_OWN)
+
+
 def kind_of(filename: str) -> int:
     """0: keep the frame, 1: drop it, 2: drop it and all further out."""
     if filename == _RUNNER:

@@ -78,6 +78,7 @@ class CudaHistory:
     readings: dict[int, list[Reading | None]] = field(default_factory=dict)
     stretches: list[Stretch] = field(default_factory=list)
     failure: Snapshot | None = None  # of the last time memory ran out
+    failed_after: int = -1  # the last mark before that
     on_script_reset: Callable[[int], None] | None = None
     _offsets: dict[int, list[int]] = field(default_factory=dict)
     _last_reset: dict[int, tuple[Reading, str]] = field(default_factory=dict)
@@ -243,7 +244,10 @@ class CudaHistory:
 
     def _on_oom(self, device: int, alloc: int, device_alloc: int, device_free: int) -> None:
         # The allocator has let go of its locks before it calls, says its source.
-        if not self.active or os.getpid() != self.pid or self._spent > _MOST_OOM_SECONDS:
+        if not self.active or os.getpid() != self.pid:
+            return
+        self.failure, self.failed_after = None, max(self.readings, default=-1)
+        if self._spent > _MOST_OOM_SECONDS:
             return
         begin = time.monotonic()
         self.failure = self.take()
@@ -258,7 +262,7 @@ class CudaHistory:
 
     def stop(self) -> None:
         """Switch torch's recording off. Reading a snapshot afterwards would find it empty."""
-        if self.started:
+        if self.started and self.active:
             self._record(enabled=None)
         self.active = False
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import stat
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -41,24 +43,42 @@ class Options:
 
             count_of(self.window)
         path = self.output
-        if path.is_dir():
+        try:
+            mode = path.stat().st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            mode = None
+        except OSError as error:
+            raise MemtraceError(
+                f"{path}: cannot be written ({error.strerror}); give another name"
+            ) from None
+        if mode is not None and stat.S_ISDIR(mode):
             raise MemtraceError(f"{path}: is a directory; give the name of a file")
-        if path.exists() and not self.force:
+        if mode is not None and not stat.S_ISREG(mode):
+            raise MemtraceError(f"{path}: is not a regular file; give another name")
+        if mode is not None and not self.force:
             raise MemtraceError(f"{path}: exists; choose another name or overwrite with --force")
-        folder = path.absolute().parent
+        # As write_atomically() will, which cannot be imported yet: it brings numpy.
+        folder = Path(os.path.realpath(path)).parent
         if not folder.is_dir():
             raise MemtraceError(f"{path}: directory {folder} does not exist; create it first")
-        if not os.access(folder, os.W_OK | os.X_OK):
-            raise MemtraceError(f"{path}: directory {folder} is not writable; choose another")
+        try:
+            # By a file that is made: root may write where nobody can.
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        except OSError as error:
+            raise MemtraceError(
+                f"{path}: no file can be made in {folder} ({error.strerror}); choose another"
+            ) from None
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What came of a recording.
 
-    ``exit_code`` is the script's. ``path`` is None where no capture could be written; then
-    ``error`` says why. ``peak_bytes`` is the driver's allocated peak (CUDA) or the greatest sum of
-    the recorded allocations (CPU), None where nothing was recorded.
+    ``exit_code`` is the script's; ``interrupted`` says that KeyboardInterrupt ended it. ``path`` is
+    None where no capture could be written; then ``error`` says why. ``peak_bytes`` is the driver's
+    allocated peak (CUDA) or the greatest sum of the recorded allocations (CPU), None where nothing
+    was recorded.
     """
 
     exit_code: int
@@ -70,3 +90,4 @@ class Outcome:
     peak_bytes: int | None = None
     compilers: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    interrupted: bool = False

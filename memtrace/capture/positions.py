@@ -131,9 +131,12 @@ def device_rows(history: CudaHistory, snapshot: Snapshot, places: list[Positions
         outside = -1
         if reading is not None:
             # Only a device in use: asking makes a context, which takes memory on it.
-            free, total = torch.cuda.mem_get_info(number)
             now = history._read(number)
-            outside = total - free - (now.stats[RESERVED] if now is not None else 0)
+            try:
+                free, total = torch.cuda.mem_get_info(number)
+                outside = total - free - (now.stats[RESERVED] if now is not None else 0)
+            except Exception as error:  # after an error of the device every call fails
+                history.notes.failure("asking what else is on the device", error)
         base = history.base[number]
         rows.append(
             Device(

@@ -26,15 +26,15 @@ def read_profile(
     forward threads, correlation, bytes of copies) in every version. Operators and memory events
     outside the iteration are dropped; kernels stay if their launch does.
     """
-    handle, path = tempfile.mkstemp(suffix=".json")
-    os.close(handle)
-    try:
+    # A folder: where the profiler cannot write all of it, it leaves a file of another name.
+    with tempfile.TemporaryDirectory(prefix="memtrace-") as folder:
+        path = os.path.join(folder, "profile.json")
         result.save(path)
+        if not os.path.exists(path):
+            raise OSError(f"torch could not write its trace into {folder}: is the disk full?")
         with open(path, encoding="utf-8", errors="replace") as stream:
             # Decimals: an epoch in microseconds with three decimals does not fit a float.
             trace = json.load(stream, parse_float=Decimal, strict=False)
-    finally:
-        os.unlink(path)
     return columns_of(trace, iteration, begin_ns, end_ns, marker)
 
 

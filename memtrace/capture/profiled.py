@@ -92,7 +92,7 @@ class ProfiledIteration:
             return
         if keep and begin is not None and result is not None:
             self.result, self.begin = result, begin
-        elif not keep:
+        elif self.compiled:
             session.notes.add(
                 "something was compiled in the iteration under the profiler; another one was taken"
                 if self._tries < _TRIES

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import atexit
-import contextlib
 import os
-import runpy
+import signal
 import sys
 import threading
 import traceback
-import types
 from collections.abc import Callable
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -17,24 +14,24 @@ from typing import Any
 
 from memtrace.capture.assemble import Collected, Ending, build, collect
 from memtrace.capture.options import Options, Outcome
+from memtrace.capture.program import leave_child, run_program
 from memtrace.capture.ranks import find_rank, name_output
 from memtrace.capture.session import Session
-from memtrace.capture.signals import (
-    INTERRUPTED,
-    TERMINATED,
-    Terminated,
-    terminable,
-    uninterrupted,
-)
+from memtrace.capture.signals import INTERRUPTED, deadly, uninterrupted
 from memtrace.capture.window import cut
 from memtrace.errors import MemtraceError
 
+ABORTED = 128 + signal.SIGABRT
+
 
 class Recorder:
-    """A session and its end, which comes once: at the script's end or in os._exit."""
+    """A session and its end, which comes once: at the script's end, or just before it is killed."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, *, goes_on: bool = False) -> None:
+        """``goes_on``: the script does, when the recording has ended."""
         self.session = session
+        self.finishing = False
+        self._goes_on = goes_on
         self._lock = threading.RLock()
         self._outcome: Outcome | None = None
 
@@ -45,7 +42,8 @@ class Recorder:
                 return Outcome(exit_code=ending.code)
             if self._outcome is None:
                 # Ctrl-C while a capture is written would lose the run it was pressed to end.
-                with uninterrupted():
+                with uninterrupted(self._goes_on):
+                    self.finishing = True
                     self._outcome = self._finish(ending)
             return self._outcome
 
@@ -56,6 +54,8 @@ class Recorder:
         path: Path | None = session.options.output
         capture: dict[str, Any] = {}
         try:
+            if session.cpu is not None and session.cpu.out_of_reach:
+                session.marks.add("gap", "begin", "thread")
             end = session.marks.add("end")
             if session.device:  # torch was imported
                 session.find_owners(end)
@@ -75,6 +75,12 @@ class Recorder:
             write_capture(session.options.output, capture, force=session.options.force)
         except MemtraceError as failure:
             error, path = str(failure), None
+        except MemoryError:
+            error = (
+                f"{path}: not written: there was not enough memory left to put the capture "
+                "together; record less with --max-events, or give the script less"
+            )
+            path = None
         except Exception as failure:
             place = traceback.extract_tb(failure.__traceback__)[-1]
             error = (
@@ -95,20 +101,47 @@ class Recorder:
             peak_bytes=found.peak,
             compilers=list(meta.get("facts", {}).get("compilers", [])),
             notes=list(session.notes.texts),
+            interrupted=(ending.kind, ending.code) == ("interrupt", INTERRUPTED),
         )
 
-    def watch_exit(self, ended: Callable[[Outcome], None] | None = None) -> None:
-        """os._exit in this process writes the capture first."""
-        leave = os._exit
+    def watch_exits(self, ended: Callable[[Outcome], None] | None = None) -> None:
+        """What ends or replaces this process with no word to Python writes the capture first."""
 
-        def _exit(status: int) -> None:
+        def last(ending: Ending) -> None:
             if os.getpid() == self.session.pid and self.session.active:
-                outcome = self.finish(Ending("exit", int(status)))
+                outcome = self.finish(ending)
                 if ended is not None:
                     ended(outcome)
+
+        leave, abort = os._exit, os.abort
+
+        def _exit(status: int) -> None:
+            last(Ending("exit", int(status)))
             leave(status)
 
+        def abort_() -> None:
+            last(Ending("interrupt", ABORTED, "os.abort()"))
+            abort()
+
         self.session.patches.set(os, "_exit", _exit)
+        self.session.patches.set(os, "abort", abort_)
+        for name in ("execv", "execve"):
+            self.session.patches.set(os, name, self._before_exec(name, last))
+
+    def _before_exec(self, name: str, last: Callable[[Ending], None]) -> Callable[..., None]:
+        replace = getattr(os, name)
+
+        def exec_(path: Any, *rest: Any, **more: Any) -> None:
+            # os.execvp tries one folder after the other: the attempts that fail end nothing.
+            if os.path.exists(path) and os.access(path, os.X_OK):
+                self.session.notes.add(
+                    f"the script replaced itself by os.{name}({path!r}): what ran then was not "
+                    "recorded"
+                )
+                last(Ending("exit", 0, f"os.{name}"))
+            replace(path, *rest, **more)
+
+        return exec_
 
 
 def record_script(
@@ -129,7 +162,7 @@ def record_script(
 
     Returns when the script has ended, however it did: its exit code is in the outcome, its
     traceback was printed as Python would have. ``ended`` is called with the outcome only where the
-    script ends the process itself (os._exit), so that it can still be printed.
+    process ends without a return (os._exit, a signal), so that it can still be printed.
 
     Raises MemtraceError before the script runs if the output cannot be written or the script is
     not there.
@@ -147,25 +180,27 @@ def record_script(
     session = Session(options, [target, *args], module=module)
     recorder = Recorder(session)
     session.start()
-    recorder.watch_exit(ended)
-    with terminable():
-        ending = _run(target, args, module)
+    recorder.watch_exits(ended)
+
+    def killed(number: signal.Signals) -> bool:
+        if recorder.finishing:
+            return False
+        outcome = recorder.finish(Ending("interrupt", 128 + number, number.name))
+        if ended is not None:
+            ended(outcome)
+        return True
+
+    with deadly(killed, session.patches):
+        try:
+            ending = run_program(target, args, module)
+        except KeyboardInterrupt:  # as the script had just ended
+            ending = Ending("interrupt", INTERRUPTED, "KeyboardInterrupt")
         if os.getpid() != session.pid:
-            _leave_child(ending)
-        return recorder.finish(ending)
-
-
-def _leave_child(ending: Ending) -> None:
-    """End a forked child that ran the script to its end, as Python would end it.
-
-    But for the destructors of C++: the profiler's library waits there for a thread that the fork
-    left behind, for ever. (So does every process that used torch's profiler and forks.)
-    """
-    atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):
-            stream.flush()
-    os._exit(ending.code)
+            leave_child(ending)
+        try:
+            return recorder.finish(ending)
+        except KeyboardInterrupt:  # just before, or just after
+            return recorder.finish(ending)
 
 
 def _options(
@@ -180,7 +215,8 @@ def _options(
     limit = {} if max_events is None else {"max_events": max_events}
     path = name_output(Path(output), find_rank())
     return Options(
-        path,
+        # The script may change the working directory.
+        Path(os.path.abspath(path)),
         device=device,
         stacks=stacks,
         check_driver=check_driver,
@@ -188,112 +224,3 @@ def _options(
         window=window,
         **limit,
     )
-
-
-def _run(target: str, args: list[str], module: bool) -> Ending:
-    """Run the program; prints what Python would print about its end."""
-    sys.argv = [target, *args]
-    before = sys.modules.get("__main__")
-    try:
-        if module:
-            sys.path[0:1] = [os.getcwd()]
-            _keep.append(runpy.run_module(target, run_name="__main__", alter_sys=True))
-        elif os.path.isfile(target) and not _is_archive(target):
-            sys.path[0:1] = [os.path.dirname(os.path.realpath(target))]
-            _run_file(target)
-        else:
-            _keep.append(runpy.run_path(target, run_name="__main__"))
-        _join_threads()
-        return Ending()
-    except SystemExit as end:
-        return _exit_ending(end)
-    except KeyboardInterrupt as end:
-        _print_exception(end)
-        return Ending("interrupt", INTERRUPTED, "KeyboardInterrupt")
-    except Terminated:
-        return Ending("interrupt", TERMINATED, "SIGTERM")
-    except BaseException as end:
-        _print_exception(end)
-        text = f"{type(end).__name__}: {end}"
-        return Ending("oom" if _out_of_memory(end) else "exception", 1, text)
-    finally:
-        # The script's module stays alive until the capture is written: what its globals hold is
-        # alive at the end of the recording. `before` is kept for the same reason.
-        _keep.append(before)
-
-
-_keep: list[Any] = []
-
-
-def _run_file(target: str) -> None:
-    # Absolute, as Python has it since 3.9; sys.argv[0] stays as it was given.
-    target = os.path.abspath(target)
-    main = types.ModuleType("__main__")
-    main.__file__ = target
-    main.__dict__["__builtins__"] = __builtins__
-    main.__dict__["__cached__"] = None
-    main.__spec__ = None
-    # Read as bytes: the source may declare its encoding.
-    code = compile(Path(target).read_bytes(), target, "exec", dont_inherit=True)
-    sys.modules["__main__"] = main
-    exec(code, main.__dict__)
-
-
-def _is_archive(target: str) -> bool:
-    with open(target, "rb") as stream:
-        return stream.read(4) in (b"PK\x03\x04", b"PK\x05\x06")
-
-
-def _join_threads() -> None:
-    """Python waits for a program's threads before it ends; so do we before we look.
-
-    Not for the workers of executors: those wait for work until the interpreter itself tells them
-    that it ends, which is after the capture.
-    """
-    workers: set[Any] = set()
-    for module, table in (("thread", "_threads_queues"), ("process", "_threads_wakeups")):
-        found = getattr(sys.modules.get(f"concurrent.futures.{module}"), table, None)
-        workers.update(found or ())
-    for thread in threading.enumerate():
-        if thread is threading.current_thread() or thread.daemon or thread in workers:
-            continue
-        thread.join()
-
-
-def _exit_ending(end: SystemExit) -> Ending:
-    code = end.code
-    if code is None:
-        return Ending("exit", 0)
-    if isinstance(code, int):
-        return Ending("exit", int(code) & 0xFF)
-    print(code, file=sys.stderr)
-    return Ending("exit", 1, str(code))
-
-
-def _out_of_memory(error: BaseException) -> bool:
-    torch = sys.modules.get("torch")
-    kind = getattr(torch, "OutOfMemoryError", None)
-    seen: set[int] = set()
-    cause: BaseException | None = error
-    while cause is not None and id(cause) not in seen:
-        if (kind is not None and isinstance(cause, kind)) or isinstance(cause, MemoryError):
-            return True
-        seen.add(id(cause))
-        cause = cause.__cause__ or cause.__context__
-    return False
-
-
-def _print_exception(error: BaseException) -> None:
-    """As Python would: without the frames that lead to the script, and through sys.excepthook."""
-    own = {os.path.abspath(__file__), os.path.abspath(runpy.__file__), "<frozen runpy>"}
-    where = error.__traceback__
-    while where is not None:
-        filename = where.tb_frame.f_code.co_filename
-        if filename not in own and os.path.abspath(filename) not in own:
-            break
-        where = where.tb_next
-    try:
-        sys.excepthook(type(error), error.with_traceback(where), where)
-    except Exception:
-        traceback.print_exception(type(error), error, where)
-    sys.stderr.flush()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -76,6 +77,11 @@ class Session:
         self.options = options
         self.command = command
         self.module = module
+        # The program's. Now: the script may change the working directory, or remove it.
+        self.folder = "."
+        with contextlib.suppress(OSError):  # it is removed already
+            here = os.getcwd()
+            self.folder = here if module else os.path.dirname(os.path.join(here, *command[:1]))
         self.started = time.time()
         self.pid = os.getpid()
         self.notes = Notes()
@@ -158,6 +164,9 @@ class Session:
             self.cpu = CpuRecorder(self.notes, self.options.max_events)
             self.cpu.start(self.patches, late=self.late)
             self.marks.backend = self.cpu
+            if self.cpu.suspended:
+                self._foreign = 1
+                self.marks.add("gap", "begin", "profiler")
         self.torch_hooks.install()
 
     def _watch_inductor(self) -> None:
@@ -371,5 +380,14 @@ class Session:
             self.torch_hooks.remove,
             self.dynamo_hooks.remove,
             self.patches.undo,
+            self._stop,
         ):
             self.guard("taking back a change", undo)()
+
+    def _stop(self) -> None:
+        """Switch torch's recording and profiler off, where the collecting broke off before that."""
+        self.profile.finish(None)
+        if self.history is not None:
+            self.history.stop()
+        if self.cpu is not None:
+            self.cpu.finish()

@@ -14,7 +14,7 @@ from typing import NoReturn
 import typer
 
 from memtrace.cli import diff, explain, export, peak, predict, record, report, show, trim, view
-from memtrace.errors import MemtraceError
+from memtrace.errors import Interrupted, MemtraceError
 
 app = typer.Typer(
     name="memtrace",
@@ -40,19 +40,25 @@ trim.register(app)
 
 def main() -> None:
     """Runs the app; an error in the input or the output is one line on stderr and exit code 1."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            # A terminal or file that cannot hold a character gets an escape, not a traceback.
-            stream.reconfigure(errors="backslashreplace")
-    if sys.argv[1:2] != ["record"]:
+    recording = sys.argv[1:2] == ["record"]  # then the streams and settings are the script's
+    if not recording:
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                # A terminal or file that cannot hold a character gets an escape, not a traceback.
+                stream.reconfigure(errors="backslashreplace")
         # numpy's linear algebra, which nothing here uses, would start a thread for each core: half
-        # of the time that numpy takes to load. A script that is recorded has its own settings.
+        # of the time that numpy takes to load.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         try:
             app()
         finally:
-            sys.stdout.flush()
+            if not recording and sys.stdout is not None:
+                sys.stdout.flush()
+    except Interrupted:
+        # Python then ends as it does for a script: by the signal, once all is cleaned up.
+        sys.excepthook = lambda *_: None
+        raise KeyboardInterrupt from None
     except MemtraceError as error:
         print(f"memtrace: {error}", file=sys.stderr)
         sys.exit(1)

@@ -39,7 +39,8 @@ AtOption = Annotated[
     str | None,
     typer.Option(
         metavar="MOMENT",
-        help="Another moment than the peak: forward-end, backward-start or an event's number.",
+        help="Another moment than the peak: forward-end, backward-start, oom (when memory ran out) "
+        "or an event's number.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, rows unfolded.")]

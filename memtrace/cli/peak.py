@@ -36,11 +36,14 @@ def peak(
     as_json: JsonOption = False,
     expand: ExpandOption = False,
 ) -> None:
-    """Say what the peak of one recording consists of, symbol by symbol."""
-    from memtrace.analysis import report_peak
+    """Say what the peak of one recording consists of, symbol by symbol.
+
+    Where the script ended because memory ran out: what was asked for, and what held the rest then.
+    """
+    from memtrace.analysis import report_peak, usual_moment
 
     subject = load_subject(capture, window)
-    report = report_peak(subject, by=by, at=at)
+    report = report_peak(subject, by=by, at=at or usual_moment(subject))
     check_sort(sort, by, [report])
     asked = as_json or sort == "time"
     breakdowns = read_breakdowns([subject], [report]) if asked else [None]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -9,6 +11,7 @@ import typer
 
 from memtrace.capture.options import MAX_EVENTS
 from memtrace.cli.options import say
+from memtrace.errors import Interrupted, MemtraceError
 
 if TYPE_CHECKING:
     from memtrace.capture.options import Outcome
@@ -97,7 +100,11 @@ def record(
         window=window,
         ended=_conclude,
     )
-    _conclude(outcome)
+    # Ctrl-C now is about these lines: the script and its capture are done.
+    with contextlib.suppress(KeyboardInterrupt):
+        _conclude(outcome)
+    if outcome.interrupted:
+        raise Interrupted
     raise typer.Exit(outcome.exit_code or (1 if outcome.error else 0))
 
 
@@ -106,24 +113,31 @@ def _conclude(outcome: Outcome) -> None:
 
     The peak is read back from the file: a capture that cannot be read is better noticed now.
     """
-    for note in outcome.notes:
-        say(f"note: {note}")
-    if outcome.path is None:
-        say(outcome.error or "no capture was written")
-        return
+    # A script may have closed stderr; then nothing can be said, and its exit code still counts.
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        if outcome.path is None:
+            # The one line that counts; what else there was to note belonged to a capture.
+            say(outcome.error or "no capture was written")
+            return
+        for note in outcome.notes:
+            say(f"note: {note}")
+        try:
+            _say_peak(outcome, _shown(outcome.path))
+        except MemtraceError as error:
+            say(str(error))
+        except MemoryError:
+            say(f"{_shown(outcome.path)}: written; not enough memory is left to read it back here")
+
+
+def _say_peak(outcome: Outcome, path: str) -> None:
     from memtrace.analysis import open_subject
-    from memtrace.errors import MemtraceError
     from memtrace.render.units import format_bytes, format_exact
     from memtrace.snapshot import read
     from memtrace.timeline import peak, position_in
 
-    try:
-        subject = open_subject(read(str(outcome.path)))
-    except MemtraceError as error:
-        say(str(error))
-        return
+    subject = open_subject(read(path))
     say(
-        f"{outcome.path}: {format_bytes(outcome.path.stat().st_size)}, "
+        f"{path}: {format_bytes(os.path.getsize(path))}, "
         f"{outcome.events:,} events, {outcome.iterations} iterations ({outcome.device})"
     )
     top = peak(subject.replay, subject.window, subject.replay.accounting)
@@ -131,4 +145,11 @@ def _conclude(outcome: Outcome) -> None:
         f"peak {subject.replay.accounting} {format_exact(top.total)} in {subject.window.name}, "
         f"at {position_in(subject.window, top.event)}"
     )
-    say(f"next: memtrace peak {outcome.path}, or memtrace diff {outcome.path} OTHER.pkl")
+    say(f"next: memtrace peak {path}, or memtrace diff {path} OTHER.pkl")
+
+
+def _shown(path: Path) -> str:
+    """The path as short as it can be said from here."""
+    with contextlib.suppress(OSError, ValueError):  # the working directory is gone, or elsewhere
+        return str(path.relative_to(os.getcwd()))
+    return str(path)

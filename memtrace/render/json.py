@@ -24,6 +24,7 @@ from memtrace.analysis import (
     without,
 )
 from memtrace.render.hta import Breakdown
+from memtrace.render.oom import oom_object
 
 SCHEMA = 1
 
@@ -103,6 +104,7 @@ def summary_object(report: PeakReport, breakdown: Breakdown | None = None) -> di
         "steps": {"wall": _spread(report.steps.wall), "gpu": _spread(report.steps.gpu)},
         "compilations": [asdict(one) for one in report.compilations],
         "warnings": list(report.warnings),
+        **({"oom": oom_object(report.oom, report.earlier_ooms)} if report.oom else {}),
     }
 
 

@@ -24,6 +24,7 @@ from memtrace.analysis import (
 from memtrace.render.compilations import print_compilations
 from memtrace.render.hta import Breakdown
 from memtrace.render.names import LESS, MORE, describe_row
+from memtrace.render.oom import oom_lines
 from memtrace.render.times import print_times, time_amount
 from memtrace.render.units import (
     clean,
@@ -50,6 +51,8 @@ def print_peak(
 ) -> None:
     """One recording's peak and what it consists of, with the GPU time of its symbols if known."""
     console.print(make_heading(report))
+    for k, line in enumerate(oom_lines(report)):
+        console.print(Text(f"{'    ' if k else '  '}{clean(line)}", style="" if k else "bold"))
     print_times(console, [report], [breakdown])
     print_compilations(console, [report])
     print_warnings(console, report.warnings)
@@ -95,8 +98,9 @@ def print_diff(
     for line in report.differences:
         console.print(Text(f"  differs: {clean(line)}", style="yellow"))
     print_compilations(console, sides)
-    print_warnings(console, [f"A: {text}" for text in report.baseline.warnings])
-    print_warnings(console, [f"B: {text}" for text in report.candidate.warnings])
+    for letter, side in zip("AB", sides, strict=True):
+        told = (*oom_lines(side)[:1], *side.warnings)
+        print_warnings(console, [f"{letter}: {text}" for text in told])
     print_warnings(console, report.warnings)
     timed = report.time_gap_ns is not None
     table = _table("A", "B", "Δ bytes", *(["Δ time"] if timed else []))

@@ -6,7 +6,6 @@ import errno
 import gzip
 import os
 import pickle
-import secrets
 import stat
 import zlib
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from typing import Any, BinaryIO, cast
 import zstandard
 
 from memtrace.errors import MemtraceError
+from memtrace.snapshot.leftovers import make_temporary, remove_leftovers
 from memtrace.snapshot.plain import PlainPickler, simplify
 from memtrace.snapshot.walk import READS
 
@@ -80,17 +80,15 @@ def write_atomically(
     """Let ``writer`` write a file that appears under its name only when it is whole and on disk.
 
     An existing file is kept unless ``force``. Whatever goes wrong, KeyboardInterrupt included, the
-    temporary file is removed; a fault of the file system becomes a MemtraceError.
+    temporary file is removed (one that was killed leaves it to the next one for the same name); a
+    fault of the file system becomes a MemtraceError.
     """
     # Through a symbolic link to what it names, as open() would write.
     name = os.path.realpath(path)
     _check_target(name, os.fspath(path), force)
-    temporary = os.path.join(
-        os.path.dirname(name), f".{os.path.basename(name)[:200]}.{secrets.token_hex(4)}.tmp"
-    )
+    remove_leftovers(name)
     try:
-        # Not tempfile: its files are private (0600), a capture is as open as the umask lets it be.
-        handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        handle, temporary = make_temporary(name)
         try:
             with open(handle, "wb") as stream:
                 writer(cast(BinaryIO, stream))
@@ -276,6 +274,7 @@ def _unreadable(name: str, error: OSError) -> MemtraceError:
 def _unwritable(name: str, error: OSError) -> MemtraceError:
     advice = {
         errno.ENOSPC: "free some space or write elsewhere",
+        errno.EFBIG: "raise the limit to a file's size",
         errno.EDQUOT: "free some space or write elsewhere",
         errno.ENOENT: "make the folder first",
         errno.ENOTDIR: "give a folder that is one",

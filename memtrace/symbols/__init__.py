@@ -1,6 +1,6 @@
 """Says which symbol each lifetime belongs to."""
 
-from memtrace.symbols.attribution import Attribution, attribute
+from memtrace.symbols.attribution import Attribution, attribute, name_request
 from memtrace.symbols.lives import Life, Line, read_life
 from memtrace.symbols.table import (
     BEFORE_RECORDING,
@@ -20,5 +20,6 @@ __all__ = [
     "Naming",
     "Symbol",
     "attribute",
+    "name_request",
     "read_life",
 ]

@@ -109,6 +109,20 @@ def attribute(recording: Recording, replay: Replay, *, operators: bool = True) -
     return Attribution(table.items, rows, categories, operators, everything, sources, stacks, alike)
 
 
+def name_request(recording: Recording, replay: Replay, names: Attribution, event: int) -> Naming:
+    """The naming of what an event of the device asks for, by its stack: of an OOM, say."""
+    stack = int(recording.events[replay.device].stack[event])
+    frames = names.stacks.python(stack)
+    found = thunder.name_stack(frames, names.sources, True)
+    found = found or inductor.name_stack(frames, names.sources, True)
+    phase = int(Phases(recording, replay).at(np.array([event], dtype=np.int64))[0])
+    if found is None:
+        none = FoundOperators([], np.zeros(0, dtype=np.int32), {})
+        namer = _EagerNamer(names.stacks, names.sources, none, names.operators)
+        found = namer.name(stack, phase, -1)
+    return _complete(found, None, (), PASSES[phase])
+
+
 def _name_generated(
     names: Interner[Naming], made: Int32, freed: Int32, stacks: Stacks, sources: Sources
 ) -> Int32:

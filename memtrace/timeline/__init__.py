@@ -7,6 +7,7 @@ from memtrace.timeline.lifetimes import Lifetimes
 from memtrace.timeline.profile import ProfileCheck, cross_check_profile
 from memtrace.timeline.replay import Accounting, Replay, live, replay, settle, sizes
 from memtrace.timeline.rules import Rules
+from memtrace.timeline.unused import Unused, unused_blocks
 from memtrace.timeline.windows import (
     Peak,
     Phase,
@@ -26,6 +27,7 @@ __all__ = [
     "ProfileCheck",
     "Replay",
     "Rules",
+    "Unused",
     "Window",
     "choose_window",
     "cross_check_profile",
@@ -39,4 +41,5 @@ __all__ = [
     "replay",
     "settle",
     "sizes",
+    "unused_blocks",
 ]

@@ -36,6 +36,7 @@ class Blocks:
     ``end_mismatches`` the blocks that differ from the segments at the end. ``disproved`` are the
     (address, end) of segments in which a block in use has another size there than here: the rules
     did not hold in them (settings changed on the way).
+    ``whole`` are the segments in which, so it was found, no block is ever split.
     """
 
     sizes: Int64
@@ -43,6 +44,7 @@ class Blocks:
     misfits: int
     end_mismatches: int
     disproved: Ranges
+    whole: Ranges = ()
 
 
 def replay_blocks(
@@ -89,14 +91,26 @@ def _replay_blocks(
     sizes = np.full(len(events), -1, dtype=np.int64)
     sizes[run.allocs] = run.allocated
     mismatches, disproved = _compare(run.blocks, end_segments)
-    return Blocks(sizes, run.sizes_at_start(), run.blocks.misfits, mismatches, disproved)
+    return Blocks(sizes, run.sizes_at_start(), run.blocks.misfits, mismatches, disproved, whole)
+
+
+def free_blocks(
+    events: Events, start: Start, rules: Rules, moment: int, whole: Ranges, *, half: bool
+) -> dict[int, int]:
+    """The free blocks, address to size, after the first ``moment`` of ``events``.
+
+    ``whole`` and ``half`` as ``replay_blocks`` found and took them.
+    """
+    run = _Run(events, start, rules, _REQUESTED if half else _COMPLETED, whole)
+    run.go(0, int(run.moves[:moment].sum()))
+    return run.blocks.free
 
 
 class _Run:
     """A replay under way. Its steps are the events that move blocks, ``count`` of them.
 
-    ``allocs`` are the allocs' numbers among all events, ``allocated`` the block sizes of those gone
-    through.
+    ``moves`` says which events they are, shape (n_events,). ``allocs`` are the allocs' numbers
+    among all events, ``allocated`` the block sizes of those gone through.
     """
 
     def __init__(
@@ -110,6 +124,7 @@ class _Run:
         is_alloc = events.action == _ALLOC
         moves = is_alloc | (events.action == finish)
         moves |= (events.action > _COMPLETED) & (events.action <= Action.SEGMENT_UNMAP)
+        self.moves = moves
         self.allocs = np.flatnonzero(is_alloc)
         size, least = measure_splits(events, start, rules, self.allocs, whole)
         self._columns = (events.action[moves], events.addr[moves], size[moves], least[moves])

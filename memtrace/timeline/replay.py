@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from memtrace.snapshot.columns import Action, Events, Int64, Recording, Segment
-from memtrace.timeline.allocator import Blocks, replay_blocks
+from memtrace.timeline.allocator import Blocks, free_blocks, replay_blocks
 from memtrace.timeline.assembly import Notes, assemble
 from memtrace.timeline.lifetimes import Lifetimes, Pairing, pair_events
 from memtrace.timeline.rules import Rules
@@ -212,6 +212,26 @@ def _find_blocks(
         return start, run(start)
     notes.gap("the file says nothing of the allocator's segments: block sizes are unknown")
     return start, None
+
+
+def map_blocks(recording: Recording, run: Replay, moment: int) -> dict[int, int] | None:
+    """The free blocks, address to size, after the first ``moment`` events of a replayed device.
+
+    None where the blocks are not known, or the events do not fit them.
+    """
+    if is_cpu(recording) or run.reserved is None:
+        return None
+    events = recording.events[run.device]
+    end = tuple(s for s in recording.segments if s.device == run.device)
+    rules = Rules.from_settings(recording.settings)
+    half = _no_completions(events, end)
+    pairing = pair_events(events, half=half)
+    start, blocks = _find_blocks(
+        recording, events, pairing, rules, end, run.device, run.dropped, Notes()
+    )
+    if blocks is None or blocks.misfits or blocks.disproved:
+        return None
+    return free_blocks(events, start, rules, moment, blocks.whole, half=pairing.half)
 
 
 def device_meta(recording: Recording, device: int) -> dict[str, Any] | None:

@@ -18,6 +18,10 @@ from memtrace.snapshot.columns import Int64
 
 MIN_BLOCK = 512  # kMinBlockSize: every block size is a multiple of it
 SMALL_SIZE = 1 << 20  # kSmallSize: at most this much comes from the small pool
+_SMALL_SEGMENT = 2 << 20  # kSmallBuffer
+_LARGE_SEGMENT = 20 << 20  # kLargeBuffer, for requests of less than kMinLargeAlloc
+_LEAST_LARGE = 10 << 20  # kMinLargeAlloc
+_LARGE_STEP = 2 << 20  # kRoundLarge
 NEVER = (1 << 63) - 1  # more than any block has
 _GREATEST = 1 << 62
 _DIVISION_SLOTS = 16  # divisions are set per power of two, from 1 MiB (slot 0) to 32 GiB
@@ -93,6 +97,17 @@ class Rules:
             never = (least == large) & (rounded >= self.max_split_size)
             return np.where(never, NEVER, least)
         return least
+
+    def segment_size(self, rounded: int) -> int:
+        """What is taken from the device where no free block fits a rounded request.
+
+        ``get_allocation_size``; this is what torch's message about missing memory names.
+        """
+        if rounded <= SMALL_SIZE:
+            return _SMALL_SEGMENT
+        if rounded < _LEAST_LARGE:
+            return _LARGE_SEGMENT
+        return -(-rounded // _LARGE_STEP) * _LARGE_STEP
 
     def may_have_slack(self, rounded: int) -> bool:
         """Whether a block of a request can be larger than the rounded request."""

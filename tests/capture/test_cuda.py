@@ -197,6 +197,18 @@ def test_a_late_start_keeps_the_segments(tmp_path: Path) -> None:
     assert edges(capture["memtrace"], "call", "begin") == [0, 6, 12, 18, 24]
 
 
+def test_a_device_that_answers_no_more(tmp_path: Path) -> None:
+    capture = run(
+        tmp_path,
+        "if number == 4:\n"
+        "        def fail(device=None): raise RuntimeError('CUDA error: device-side assert')\n"
+        "        torch.cuda.mem_get_info = torch.cuda.synchronize = fail",
+    )
+    assert len(capture["device_traces"][0]) == 31
+    assert capture["memtrace"]["devices"][0]["outside_bytes"] == -1
+    assert any("device-side assert" in note for note in capture["memtrace"]["facts"]["notes"])
+
+
 def test_out_of_memory_gives_the_snapshot_of_the_moment(tmp_path: Path) -> None:
     script = "if number == 3: held = fake.alloc(64); fake.run_out(1 << 40)"
     (tmp_path / "script.py").write_text("")
@@ -240,6 +252,35 @@ def test_the_last_iterations_of_a_long_run(tmp_path: Path, max_events: int) -> N
     assert report.steps.wall.count > 50
     (started,) = capture["memtrace"]["devices"]
     assert sum(len(s["blocks"]) for s in started["start_segments"]) > 57
+
+
+def test_a_failure_that_was_caught_does_not_cut_the_history(tmp_path: Path) -> None:
+    # The device's memory ran out in the third iteration; the host's ended the script in the fifth.
+    for name in ("caught", "went_on"):
+        (tmp_path / name).mkdir()
+    caught = run_failing(
+        tmp_path / "caught",
+        """
+    try:
+        if number == 2: fake.run_out(1 << 40)
+    except torch.OutOfMemoryError: pass
+    if number == 4: raise MemoryError""",
+    )
+    trace = caught["device_traces"][0]
+    assert [e["action"] for e in trace].count("oom") == 1
+    assert trace[-1]["action"] == "free_completed"
+    assert caught["memtrace"]["facts"]["exit"]["kind"] == "oom"
+    # And where its error is the context of another one, after more work.
+    went_on = run_failing(
+        tmp_path / "went_on",
+        """
+    try:
+        if number == 2: fake.run_out(1 << 40)
+    except torch.OutOfMemoryError:
+        model(torch.ones(3, requires_grad=True)).sum().backward()
+        raise ValueError from None""",
+    )
+    assert went_on["device_traces"][0][-1]["action"] == "free_completed"
 
 
 def run_failing(folder: Path, at_begin: str) -> dict[str, Any]:

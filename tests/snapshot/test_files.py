@@ -8,6 +8,8 @@ import gzip
 import os
 import pickle
 import stat
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -17,6 +19,7 @@ import pytest
 
 from memtrace.errors import MemtraceError
 from memtrace.snapshot import read, write_atomically, write_capture
+from memtrace.snapshot.leftovers import make_temporary
 from memtrace.snapshot.plain import simplify
 from tests.snapshot.build import FRAMES, capture, event, meta, save, snapshot
 from tests.snapshot.test_reader import fault
@@ -249,3 +252,35 @@ def test_gz_carries_no_name(tmp_path: Path) -> None:
     write_capture(tmp_path / "secret.gz", capture())
     assert b"secret" not in (tmp_path / "secret.gz").read_bytes()
     assert pickle.loads(gzip.decompress((tmp_path / "secret.gz").read_bytes())) == capture()
+
+
+def test_what_a_killed_writer_left_goes_with_the_next_one(tmp_path: Path) -> None:
+    target = tmp_path / "a.pkl"
+    left = tmp_path / ".a.pkl.0123abcd.tmp"
+    others = [tmp_path / ".b.pkl.0123abcd.tmp", tmp_path / ".a.pkl.mine.tmp"]
+    for path in (left, *others):
+        path.write_bytes(b"half")
+    handle, busy = make_temporary(str(target))  # of a writer that still writes
+    write_capture(target, {"a": 1})
+    assert not left.exists()
+    assert all(path.exists() for path in (target, Path(busy), *others))
+    os.close(handle)
+    write_capture(target, {"a": 2}, force=True)
+    assert not Path(busy).exists()
+
+
+def test_a_capture_never_takes_the_place_of_stdout(tmp_path: Path) -> None:
+    code = f"""
+import os
+os.close(1)
+from memtrace.snapshot.files import write_atomically
+def write(stream):
+    stream.write(b"x")
+    os.write(2, b"%d" % stream.fileno())
+write_atomically({str(tmp_path / "a")!r}, write)
+try: os.write(1, b"stray")
+except OSError: pass
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert int(done.stderr) > 2
+    assert (tmp_path / "a").read_bytes() == b"x"

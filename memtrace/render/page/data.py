@@ -10,6 +10,7 @@ import numpy as np
 from memtrace.analysis import PeakReport, Row, Side, folded_symbol
 from memtrace.analysis.history import DIMENSIONS, History, HistoryReport, Overview, PeakRow
 from memtrace.analysis.rows import repeated_kind
+from memtrace.render.oom import oom_lines
 from memtrace.render.page.packing import Packer
 from memtrace.render.times import gpu_text, spread_text, time_text
 from memtrace.render.units import clean
@@ -101,7 +102,8 @@ def _summary(report: PeakReport) -> dict[str, Any]:
     found = summary_object(report)
     for key in ("path", "label", "window", "position"):
         found[key] = clean(str(found[key]))
-    found["warnings"] = [clean(line) for line in report.warnings]
+    found.pop("oom", None)  # in words
+    found["warnings"] = [clean(line) for line in (*oom_lines(report), *report.warnings)]
     return found
 
 
