@@ -34,6 +34,7 @@ from memtrace.snapshot import read
 
 _PATIENCE = 400  # seconds, of a run that takes a few on a machine of its own
 ROOT = Path(__file__).resolve().parents[1]
+PATH = os.pathsep.join(part for part in (str(ROOT), os.environ.get("PYTHONPATH", "")) if part)
 # What differs between two runs of one program; and what the first profiler says where there is no
 # GPU: the recorder's own is silent about that.
 _VARIES = re.compile(
@@ -79,7 +80,7 @@ def run(fault: Fault, folder: Path, recorded: bool) -> End:
         target.write_text(fault.program)
     temporary = folder / "tmp"
     temporary.mkdir(exist_ok=True)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)}
+    environment = {**os.environ, "PYTHONPATH": PATH, "TMPDIR": str(temporary)}
     environment |= fault.environment
     if fault.before:
         subprocess.run(fault.before, shell=True, cwd=folder, check=False)
@@ -241,7 +242,7 @@ def kill_at_random(number: int, count: int, seed: int) -> Tried:
             command = [sys.executable, "-m", "memtrace", "record", "-o", "out.pkl", "script.py"]
             process = subprocess.Popen(
                 command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder / "tmp")},
+                env={**os.environ, "PYTHONPATH": PATH, "TMPDIR": str(folder / "tmp")},
             )  # fmt: skip
             assert process.stdout is not None
             if k % 2:  # while the capture is put together and written
@@ -300,7 +301,7 @@ def cut_off(count: int) -> Tried:
                 done = subprocess.run(
                     [sys.executable, "-m", "memtrace", "peak", str(cut)],
                     capture_output=True, text=True, check=False,
-                    env={**os.environ, "PYTHONPATH": str(ROOT)},
+                    env={**os.environ, "PYTHONPATH": PATH},
                 )  # fmt: skip
                 lines = done.stderr.splitlines()
                 if done.returncode != 1 or len(lines) != 1 or cut.name not in lines[0]:
