@@ -359,7 +359,7 @@ own_profiler.start()
 """, each="own_profiler.step()", end="""
 own_profiler.stop()
 print(any(e.name == "aten::addmm" for e in own_profiler.events()))
-"""), says="profiler of its own"),
+""")),
     Fault("a profiler of its own around one step", train("""
 if k == 2:
     with torch.profiler.profile() as own_profiler:

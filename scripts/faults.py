@@ -35,10 +35,10 @@ from memtrace.snapshot import read
 _PATIENCE = 400  # seconds, of a run that takes a few on a machine of its own
 ROOT = Path(__file__).resolve().parents[1]
 PATH = os.pathsep.join(part for part in (str(ROOT), os.environ.get("PYTHONPATH", "")) if part)
-# What differs between two runs of one program; and what the first profiler says where there is no
-# GPU: the recorder's own is silent about that.
+# What differs between two runs of one program; and what the profiler's library says where there is
+# no GPU, or no place for its trace.
 _VARIES = re.compile(
-    r"ERROR:.*gpuGetDeviceCount.*|0x[0-9a-f]+|\[W\d.*|pid=?\s*\d+|Process-\d+|\d+\.\d+s"
+    r"ERROR:.*gpuGetDeviceCount.*|ERROR:.*output_json.*|0x[0-9a-f]+|\[W\d.*|pid=?\s*\d+|Process-\d+|\d+\.\d+s"
 )
 
 

@@ -38,7 +38,9 @@ CASE = Path(__file__).parent / "prove_case.py"
 TRIES = 2
 GPU_GB = 125  # of an H200's 140, for all runs at once
 # What a run takes from the GPU at most: its peak and what the allocator keeps.
-NEEDS_GB = {"qwen2-eager": 16, "qwen2-sdpa": 13, "qwen2-hoist": 15, "gpt2": 9, "vit": 3}
+NEEDS_GB = {
+    "qwen2-eager": 16, "qwen2-sdpa": 13, "qwen2-hoist": 15, "llama": 12, "gpt2": 9, "vit": 3,
+}  # fmt: skip
 Choose = Callable[[Mapping[str, Any]], bool]
 
 
@@ -83,6 +85,8 @@ CASES = (
     Case("qwen2-sdpa", "recompute the MLP's product", "Recompute", widest),
     Case("qwen2-hoist", "keep shapes out of nvFusions", "KeepShapesOut"),
     Case("qwen2-hoist", "move the hoisted shapes to their readers", "MoveToConsumer", hoisted),
+    Case("llama", "recompute the MLP's product", "Recompute", widest),
+    Case("llama", "recompute the norms", "Recompute", normed),
     Case("gpt2", "recompute the activation", "Recompute", widest),
     Case("gpt2", "recompute the norms", "Recompute", normed),
     Case("vit", "recompute the activation", "Recompute", widest),
@@ -120,7 +124,7 @@ def tensors_of(meta: Mapping[str, Any]) -> list[dict[str, Any]]:
                             "fused": symbol["name"].startswith("nvFusion"),
                             "saved": output["name"] in saved,
                             "multiplied": output["name"] in read, "inner": widths[-1],
-                            "width": widths[0],
+                            "width": max(widths, key=linear.count),
                         }
                     )  # fmt: skip
     return found

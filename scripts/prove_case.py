@@ -24,8 +24,6 @@ import memtrace  # noqa: E402
 
 STEPS = 10
 NVFUSER = "sdpa,torchcompile_cat,nvfuser"
-# Inductor asserts strides of GPT-2's that nvFuser does not keep.
-WITHOUT_INDUCTOR = "sdpa,nvfuser"
 STAND_IN = "sdpa,stand_in"
 
 
@@ -57,6 +55,30 @@ def build_qwen2(
     options = argparse.Namespace(layers=layers, cache=False, attention=attention, device=device)
     model = qwen2.build_model(options, size)
     ids = torch.randint(0, size["vocab_size"], (1, size["tokens"]), device=device)
+    return model, lambda compiled: compiled(input_ids=ids, labels=ids), None
+
+
+def build_llama(layers: int, small: bool, device: str) -> tuple[Any, Callable[[Any], Any], Any]:
+    """The same of Llama 3.2 1B, whose heads share keys and whose embedding is its last layer's."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    tokens = 64 if small else 4096
+    config = LlamaConfig(
+        hidden_size=64 if small else 2048,
+        intermediate_size=160 if small else 8192,
+        num_hidden_layers=layers,
+        num_attention_heads=4 if small else 32,
+        num_key_value_heads=2 if small else 8,
+        vocab_size=512 if small else 128256,
+        max_position_embeddings=tokens,
+        tie_word_embeddings=True,
+        use_cache=False,
+        attn_implementation="sdpa",
+    )
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(config).to(device, torch.bfloat16).train()
+    ids = torch.randint(0, config.vocab_size, (1, tokens), device=device)
     return model, lambda compiled: compiled(input_ids=ids, labels=ids), None
 
 
@@ -126,7 +148,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     from qwen2 import compile_model
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    executors = WITHOUT_INDUCTOR if options.workload == "gpt2" else NVFUSER
+    executors = NVFUSER
     if device == "cpu":
         from stand_in import register
 
@@ -136,6 +158,8 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     if options.workload.startswith("qwen2"):
         attention = "eager" if options.workload == "qwen2-eager" else "sdpa"
         model, forward, optimizer = build_qwen2(attention, options.layers, options.small, device)
+    elif options.workload == "llama":
+        model, forward, optimizer = build_llama(options.layers, options.small, device)
     else:
         model, forward, optimizer = build_train(options.workload, options.small, device)
     transforms = make_transforms(json.loads(options.change))

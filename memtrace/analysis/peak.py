@@ -139,6 +139,13 @@ def _ended(recording: Recording) -> str:
     return str((facts.get("exit") or {}).get("kind", ""))
 
 
+def _ooms_of(subject: Subject) -> list[int]:
+    """The events within the window at which memory ran out."""
+    window = subject.window
+    events = oom_events(subject.recording, subject.replay.device)
+    return [e for e in events if window.kind == "all" or window.begin <= e <= window.end]
+
+
 def usual_moment(subject: Subject) -> str | None:
     """The moment to look at where nobody names one: "oom" if the script ended by it, else None."""
     ended = subject.window.kind == "all" and ended_by_oom(subject.recording)
@@ -170,7 +177,7 @@ def report_peak(
     rows, present, gpu = _name_moment(subject, attribution, accounting, by, top.event)
     meta = recording.meta or {}
     checks = reconcile(recording, run)
-    ooms = oom_events(recording, run.device)
+    ooms = _ooms_of(subject)
     oom = describe_oom(recording, run, attribution, ooms[-1]) if ooms else None
     return PeakReport(
         path=recording.path,
@@ -350,7 +357,7 @@ def list_warnings(subject: Subject, checks: list[Check]) -> list[str]:
         warnings.append(f"{subject.window.name} broke off before its end")
     if subject.window.compiled:
         warnings.append(f"something was compiled in {subject.window.name}: not a steady iteration")
-    if _ended(subject.recording) == "oom" and device_of_oom(subject.recording) is None:
+    if _ended(subject.recording) == "oom" and not _ooms_of(subject):
         message = str(((meta or {}).get("facts") or {})["exit"].get("message", ""))
         warnings.append(f"the script ended for lack of memory: {message[:_MESSAGE_LIMIT]}")
     if meta:

@@ -55,7 +55,7 @@ def cuda_facts() -> dict[str, Any]:
         "allocator_backend": str(torch.cuda.get_allocator_backend()),
         "cublas_workspace_bytes": cublas_workspace(properties.major),
         "cublaslt_workspace_bytes": cublaslt_workspace(),
-        "cudnn": int(torch.backends.cudnn.version() or 0),
+        "cudnn": _cudnn(),
         "tf32": bool(torch.backends.cuda.matmul.allow_tf32),
         "bf16_reduced_precision": bool(
             torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction
@@ -148,6 +148,15 @@ def _git(folder: str, *arguments: str) -> str:
         check=False,
     )
     return done.stdout.decode(errors="replace").strip() if done.returncode == 0 else ""
+
+
+def _cudnn() -> int:
+    """As torch.backends.cudnn.version() has it, which would load the library where the script did
+    not: some 100 MB, and an abort where those are not to be had."""
+    import torch
+
+    version = getattr(torch.backends.cudnn, "__cudnn_version", None)
+    return int(version or 0)
 
 
 def _dtype(dtype: Any) -> str:
