@@ -65,7 +65,10 @@ class Fuzzer:
         self.found.mkdir(parents=True, exist_ok=True)
         work = folder / "work"
         work.mkdir(exist_ok=True)
-        self.bench = Bench(work, small_seeds()["planted/extra_cast-nvfuser"])
+        seeds = small_seeds()
+        # What was read, for more to be made of it: most of what coverage keeps is refused.
+        self.readable = list(seeds.values()) * 50
+        self.bench = Bench(work, seeds["planted/extra_cast-nvfuser"])
         self.bench.warm_up()
         self.chance = random.Random(seed)
         self.kinds: dict[str, int] = {}
@@ -78,7 +81,11 @@ class Fuzzer:
         if not data:
             return
         faulthandler.dump_traceback_later(_HANG, exit=True)
+        before = self.bench.executions
         wrongs = self.bench.check(data, most=2)
+        if self.bench.executions > before + 1:  # it was read
+            self.readable[self.chance.randrange(len(self.readable))] = data
+            self.read += 1
         faulthandler.cancel_dump_traceback_later()
         self.files += 1
         for wrong in wrongs:
@@ -98,6 +105,7 @@ class Fuzzer:
         figures = {
             "seconds": round(time.time() - self.begin),
             "files": self.files,
+            "read": self.read,
             "executions": self.bench.executions,
             "kinds": self.kinds,
             "slowest": self.bench.slowest,
@@ -134,7 +142,8 @@ def fuzz(fuzzer: Fuzzer, seconds: int, seed: int) -> None:
         (corpus / name.replace("/", "-")).write_bytes(data)
 
     def mutated(data: bytes, size: int, number: int) -> bytes:
-        changed = mutate(data, random.Random(number))
+        chance = random.Random(number)
+        changed = mutate(chance.choice((data, chance.choice(fuzzer.readable))), chance)
         return changed if len(changed) <= size else data
 
     options = [f"-max_total_time={seconds}", f"-seed={seed}", "-max_len=400000", "-timeout=100000",

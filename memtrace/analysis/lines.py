@@ -16,8 +16,12 @@ from dataclasses import replace
 from memtrace.analysis.rows import Row
 from memtrace.symbols import Symbol
 from memtrace.symbols.alignment import align
+from memtrace.symbols.numbers import NUMBER
 
-_LINE = re.compile(r"(?P<file>[\w./+-]+\.py):(?P<line>\d+)")
+# Only from where a path begins: or every one of its characters would be tried as the first.
+_LINE = re.compile(
+    rf"(?<![\w./+-])(?P<file>[\w./+-]++(?<=[\w./+-]\.py)):(?P<line>{NUMBER})(?![0-9])"
+)
 _Entry = tuple[int, tuple[str, ...]]  # a line, and what allocated there
 
 

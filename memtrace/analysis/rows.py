@@ -15,7 +15,8 @@ from memtrace.symbols import Symbol
 Measure = Literal["bytes", "time"]
 OTHERS = Symbol(None, "", None, "<others>")
 # 'nvFusion12' and 'triton_red_fused__softmax_8' are numbered by place; what they are is before it.
-_NUMBERED = re.compile(r"^(?P<base>\D.*?_?)(?P<number>\d+)$")
+_DIGITS = "0123456789"
+_MOST_DIGITS = 15  # of a number that rows are ordered by
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,19 +228,22 @@ def numbered_kind(symbol: Symbol) -> tuple[str, str] | None:
         return (pattern, "") if pattern != symbol.name else None
     if symbol.compiler not in ("thunder", "inductor"):
         return None
-    name, operation = _NUMBERED.match(symbol.name), _NUMBERED.match(symbol.operation)
-    if not name and not operation:
-        return None
-    return (
-        name["base"] if name else symbol.name,
-        operation["base"] if operation else symbol.operation,
-    )
+    (name, number), (operation, other) = split_number(symbol.name), split_number(symbol.operation)
+    return (name, operation) if number or other else None
 
 
 def number_of(row: Row) -> tuple[int, ...]:
     """The numbers in a symbol's name and operation, 0 where there is none."""
-    found = (_NUMBERED.match(text) for text in (row.symbol.name, row.symbol.operation))
-    return tuple(int(match["number"]) if match else 0 for match in found)
+    return tuple(
+        int(split_number(text)[1][-_MOST_DIGITS:] or 0)
+        for text in (row.symbol.name, row.symbol.operation)
+    )
+
+
+def split_number(name: str) -> tuple[str, str]:
+    """'nvFusion', '12': a name and the number at its end, '' where there is none."""
+    base = name.rstrip(_DIGITS)
+    return (name, "") if not base or base[0] in _DIGITS else (base, name[len(base) :])
 
 
 def merge_rows(group: Sequence[Row]) -> Row:

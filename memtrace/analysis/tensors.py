@@ -16,10 +16,11 @@ from typing import NamedTuple
 
 from memtrace.analysis.rows import Row, Side, add_sides
 from memtrace.symbols import Symbol
+from memtrace.symbols.numbers import SHAPE, read_shape
 
 _Key = Callable[[Row, "Described", Side], Hashable | None]
 _MOST_DIMENSIONS = 5
-_TENSOR = re.compile(r"(?P<dtype>[\w-]+)\[(?P<shape>[\d, ]*)\]")
+_TENSOR = re.compile(rf"(?<![\w-])(?P<dtype>[\w-]++)\[(?P<shape>{SHAPE})\]")
 
 
 class Described(NamedTuple):
@@ -42,17 +43,13 @@ def describe(text: str) -> Described | None:
         found.pop(0)
     if not found or any(one is None or one.end() != len(one.string) for one in found):
         return None
-    shapes = [_shape(one["shape"]) for one in found if one is not None]
+    shapes = [read_shape(one["shape"]) for one in found if one is not None]
     dtypes = {one["dtype"] for one in found if one is not None}
     first = found[0]
     if first is None or len(dtypes) > 1 or len({math.prod(shape) for shape in shapes}) > 1:
         return None
     place = text[: len(text) - len(" | ".join(parts[-len(found) :])) + first.start()]
     return Described(place.rstrip(), first["dtype"], shapes[0])
-
-
-def _shape(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(",") if part.strip())
 
 
 def join_reshaped(

@@ -15,6 +15,7 @@ import typer
 
 from memtrace.cli import diff, explain, export, peak, predict, record, report, show, trim, view
 from memtrace.errors import Interrupted, MemtraceError
+from memtrace.render.units import clean
 
 app = typer.Typer(
     name="memtrace",
@@ -60,7 +61,7 @@ def main() -> None:
         sys.excepthook = lambda *_: None
         raise KeyboardInterrupt from None
     except MemtraceError as error:
-        print(f"memtrace: {error}", file=sys.stderr)
+        print(f"memtrace: {clean(str(error))}", file=sys.stderr)
         sys.exit(1)
     except BrokenPipeError:
         # The reader (head, a pager) has what it wanted; Python would complain at exit otherwise.
@@ -81,7 +82,7 @@ def _fail(error: Exception) -> NoReturn:
     place = traceback.extract_tb(error.__traceback__)[-1]
     what = " ".join(f"{type(error).__name__}: {error}".split())
     print(
-        f"memtrace: internal error, please report it: {what} "
+        f"memtrace: internal error, please report it: {clean(what)} "
         f"({os.path.basename(place.filename)}:{place.lineno})",
         file=sys.stderr,
     )

@@ -22,7 +22,7 @@ from memtrace.render.units import (
 _KERNEL_WIDTH = 48  # characters of a kernel's name; templates make them endless
 _NOTABLE = 0.01  # of the busy time: what a symbol must take for its kernels to be spoken of
 _OPERATIONS = 6  # names of a fusion's operations that are printed
-_CALLED = re.compile(r"(?:=\s*)?(?P<name>[\w.]+)\(")
+_CALLED = re.compile(r"(?<![\w.])(?P<name>[\w.]++)\(")
 
 
 def print_times(

@@ -12,7 +12,7 @@ import numpy as np
 
 from memtrace.snapshot.columns import Action, Events, UInt8
 from memtrace.snapshot.stacks import StackInterner
-from memtrace.snapshot.validate import INT64, UINT64, Fault, integer
+from memtrace.snapshot.validate import INT64, MOST_BYTES, MOST_SUM, UINT64, Fault, integer
 
 _BOTH = 255  # older torch's 'free': requested and completed in one event
 
@@ -36,6 +36,7 @@ def no_events() -> Events:
 def read_events(trace: list[Any], place: str, stacks: StackInterner) -> Events:
     """The columns of one list of torch's TraceEntry dicts. Raises Fault at the first wrong one."""
     columns, frames = read_columns(trace, place)
+    check_sizes(columns, place)
     stack = stacks.number_all(frames, lambda k: f"{place}[{k}]")
     return split_frees(replace(columns, stack=stack))
 
@@ -75,6 +76,21 @@ def read_columns(trace: list[Any], place: str) -> tuple[Events, Sequence[Any]]:
         device_free=_signed(free, "device_free", at, low=-1),
     )
     return events, frames
+
+
+def check_sizes(events: Events, place: str) -> None:
+    """Fault where sizes are none that memory has, or would not sum within 64 bits.
+
+    What an OOM event asked for was never given, and may be anything.
+    """
+    sizes = np.where(events.action == Action.OOM, 0, events.size)
+    if not len(sizes):
+        return
+    k = int(sizes.argmax())
+    if sizes[k] > MOST_BYTES:
+        raise Fault(f"{place}[{k}].size is {sizes[k]}, more than any memory has")
+    if sizes.sum(dtype=np.float64) > MOST_SUM:
+        raise Fault(f"the sizes in {place} sum to more than 64 bits hold")
 
 
 def split_frees(events: Events) -> Events:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-_CACHE_FILE = re.compile(r"(?:^|/)(?:torchinductor_[^/]+|inductor_cache|torchinductor)/.*\.py$")
+_CACHE_FOLDER = re.compile(r"(?:^|/)(?:torchinductor_[^/]+|inductor_cache|torchinductor)/")
 _HASHED_FILE = re.compile(r"/(?P<folder>[a-z2-7]{2})/c(?P=folder)[a-z2-7]{20,}\.py$")
 _THUNDER = "thunder."  # 'thunder.computation_25'; files of the package itself have paths
 
@@ -19,7 +19,9 @@ def is_thunder_file(filename: str) -> bool:
 def is_output_file(filename: str) -> bool:
     """Whether a file is Inductor's output: by its cache folder, or by its hashed name."""
     path = filename.replace("\\", "/")
-    return bool(_CACHE_FILE.search(path) or _HASHED_FILE.search(path))
+    if not path.endswith(".py"):
+        return False
+    return bool(_CACHE_FOLDER.search(path) or _HASHED_FILE.search(path))
 
 
 def is_generated(filename: str) -> bool:

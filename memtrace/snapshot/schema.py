@@ -13,6 +13,7 @@ from typing import Any, NotRequired, Union, get_args, get_origin, get_type_hints
 
 from memtrace.snapshot.validate import INT64, Fault, brief, integer, is_text
 
+_LONGEST_PLACE = 160  # characters
 _DEEPEST = 20  # of free-form values; what JSON-like facts need, with room
 # A pickle may refer to one list many times, and lists of lists of lists explode when walked. Real
 # captures share a shape or an argument list now and then.
@@ -35,6 +36,11 @@ class _Misplaced(Exception):
         return self
 
 
+def _shorten(place: str) -> str:
+    """A place in a message: of one deep within others, where it begins and where it ends."""
+    return place if len(place) <= _LONGEST_PLACE else f"{place[:80]}…{place[80 - _LONGEST_PLACE :]}"
+
+
 def _wrong(value: Any, expected: str) -> _Misplaced:
     return _Misplaced(lambda place: Fault.of(place, value, expected))
 
@@ -51,7 +57,7 @@ class Schema:
         try:
             weight = self._compile(hint)(value)
         except _Misplaced as error:
-            raise error.make(place + "".join(reversed(error.places))) from None
+            raise error.make(_shorten(place + "".join(reversed(error.places)))) from None
         if weight > _ALWAYS_FINE + _MOST_SHARING * self._distinct:
             raise Fault(f"{place} repeats its parts until they are {weight} items")
 
@@ -150,7 +156,7 @@ class Schema:
             known = weights.get(id(value))
             if known is None:
                 if depth > _DEEPEST:
-                    raise _Misplaced(lambda place: Fault(f"{place[:80]}… is nested too deep"))
+                    raise _Misplaced(lambda place: Fault(f"{place} is nested too deep"))
                 weight, height = 1, 0
                 for key, item in value.items() if kind is dict else enumerate(value):
                     try:

@@ -6,7 +6,7 @@ from typing import Any
 
 from memtrace.snapshot.columns import Block, Segment
 from memtrace.snapshot.stacks import StackInterner
-from memtrace.snapshot.validate import UINT64, Fault, brief, integer, is_text
+from memtrace.snapshot.validate import MOST_BYTES, MOST_SUM, UINT64, Fault, brief, integer, is_text
 
 MOST_DEVICES = 128  # torch's DeviceIndex has 8 bits, of which one is the sign
 _SMALL = 2 << 20  # the allocator's kSmallBuffer: segments of the small pool have this size
@@ -32,6 +32,9 @@ def read_segments(segments: Any, place: str, stacks: StackInterner) -> tuple[Seg
             raise Fault(f"{here}.blocks is the same list as an earlier segment's")
         seen.add(id(blocks))
         out.append(_read_segment(segment, blocks, here, stacks))
+    sizes = sum(s.total_size for s in out), sum(b.requested for s in out for b in s.blocks)
+    if max(sizes) > MOST_SUM:
+        raise Fault(f"the sizes in {place} sum to more than 64 bits hold")
     return tuple(out)
 
 
@@ -40,6 +43,10 @@ def _read_segment(
 ) -> Segment:
     address = _field(segment, "address", place, high=UINT64)
     total = _field(segment, "total_size", place)
+    if total > MOST_BYTES:
+        raise Fault(f"{place}.total_size is {total}, more than any memory has")
+    if address + total > UINT64 + 1:
+        raise Fault(f"{place} of {total} bytes at {address:#x} reaches beyond all addresses")
     kind = segment.get("segment_type", "small" if total <= _SMALL else "large")
     if type(kind) is not str or kind not in ("small", "large"):
         raise Fault(f"{place}.segment_type is {brief(kind)}, not 'small' or 'large'")

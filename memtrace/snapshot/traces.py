@@ -13,7 +13,7 @@ from memtrace.distinct import number_rows
 from memtrace.snapshot.bodies import Bodies, read_bodies
 from memtrace.snapshot.bulk import BulkEvents, find_events
 from memtrace.snapshot.columns import Events, Int64, UInt8
-from memtrace.snapshot.events import action_codes, read_columns, split_frees
+from memtrace.snapshot.events import action_codes, check_sizes, read_columns, split_frees
 from memtrace.snapshot.shorten import LIST, STRETCH, ShortPickle, borne
 from memtrace.snapshot.stacks import StackInterner
 from memtrace.snapshot.walk import Unsuited
@@ -213,6 +213,7 @@ class BulkTraces:
             stack=self._number_stacks(keys, place, stacks),
             device_free=join(rest.device_free, columns.get("device_free"), -1),
         )
+        check_sizes(whole, place)
         return split_frees(whole)
 
     def _number_stacks(self, keys: Int64, place: str, stacks: StackInterner) -> Any:

@@ -9,6 +9,10 @@ from typing import Any, TypeGuard
 
 INT64 = (1 << 63) - 1
 UINT64 = (1 << 64) - 1
+# No address space is larger (57 bits, half of them the system's), so that no block is.
+MOST_BYTES = 1 << 56
+# Sums below it leave room for what rounding adds, within 64 bits.
+MOST_SUM = 1 << 62
 
 _WORDS = {
     int: "an integer",

@@ -16,7 +16,12 @@ from itertools import takewhile
 from typing import Any
 
 # 'l_self_modules_model_modules_layers_modules_3_parameters_weight_', as Dynamo names a parameter
-_PROXY = re.compile(r"^l_\w*?self_modules_(?P<path>\w+?)_(?:parameters|buffers)_\w+_$")
+# A path ends at the first of these, and a name's beginning at the first 'self_modules_'.
+_KIND = r"_(?:parameters|buffers)_"
+_PROXY = re.compile(
+    r"^l_(?:(?!self_modules_)\w)*+self_modules_"
+    rf"(?P<path>\w(?:(?!{_KIND})\w)*+){_KIND}\w{{2,}}+(?<=_)$"
+)
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 

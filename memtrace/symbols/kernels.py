@@ -34,7 +34,7 @@ from memtrace.timeline import Replay, find_windows
 if TYPE_CHECKING:
     from memtrace.symbols.attribution import Attribution
 
-_TEMPLATE = re.compile(r"[<(].*$")
+_TEMPLATE = re.compile(r"(?s)[<(].*")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,10 @@ from typing import Any
 
 from memtrace.snapshot.columns import Frame, Int64, UInt64
 from memtrace.snapshot.format import LAYER_PREFIX, LINE_PREFIX
+from memtrace.symbols.numbers import read_number
 from memtrace.symbols.stacks import Operator
 
 _LAUNCHES = ("cuda_runtime", "cuda_driver")
-_MOST_DIGITS = 10  # of a line's number
 # What autograd's engine puts around a node; the node's own name follows inside.
 _ENGINE = "autograd::engine::evaluate_function: "
 _NODE_SUFFIXES = ("Backward", "AccumulateGrad")
@@ -75,8 +75,8 @@ class Operators:
         while row >= 0:
             if self._names[row].startswith(LINE_PREFIX):
                 filename, _, number = self._names[row].removeprefix(LINE_PREFIX).rpartition(":")
-                if number.isdecimal() and len(number) < _MOST_DIGITS:
-                    found.append((row, Frame(filename, int(number), "")))
+                if (line := read_number(number)) >= 0:
+                    found.append((row, Frame(filename, line, "")))
             row = self._parents[row]
         return found
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from memtrace.symbols.dataflow import NOWHERE, Place, find_places, parameter_place
+from memtrace.symbols.numbers import SHAPE, read_number, read_shape
 from memtrace.symbols.statements import Source, Statement, Tensor, parse_source
 from memtrace.symbols.table import is_library, short_path
 
@@ -21,7 +22,9 @@ VIEWS = frozenset(
     }
 )  # fmt: skip
 _INDUCTOR_FORWARD = re.compile(r"^# AOT ID: \['\d+_forward'\]")
-_VIEW = re.compile(r"reinterpret_tensor\((?P<name>\w+), \((?P<shape>[\d, ]*)\)[^)]*\)[^)]*\)")
+_VIEW = re.compile(
+    rf"reinterpret_tensor\((?P<name>\w+), \((?P<shape>{SHAPE})\)[^)]*+\)[^)]*+\)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +124,7 @@ class Sources:
             for view in _VIEW.finditer(text):
                 base = source.buffers.get(view["name"])
                 if base is not None:
-                    shape = tuple(int(n) for n in view["shape"].split(",") if n.strip())
-                    found.append(replace(base, shape=shape))
+                    found.append(replace(base, shape=read_shape(view["shape"])))
             for name in _VIEW.sub("", text).replace("(", ",").replace(")", ",").split(","):
                 if (made := source.buffers.get(name.strip())) is not None:
                     found.append(made)
@@ -237,7 +239,7 @@ class Sources:
         """The place of a traced line: '<eval_with_key>.12:82' or '/home/me/model.py:17'."""
         filename, _, line = text.rpartition(":")
         if filename.startswith("<"):
-            node = self._fx.get(filename, {}).get(int(line) if line.isdecimal() else -1)
+            node = self._fx.get(filename, {}).get(read_number(line))
             return self._node_place(node) if node is not None else NOWHERE
         # Thunder's own helpers appear as origins too; they say nothing of the model.
         if is_library(filename):

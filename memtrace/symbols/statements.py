@@ -12,36 +12,41 @@ import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-_NAME = r"[A-Za-z_]\w*"
+from memtrace.symbols.numbers import NUMBER, SHAPE, read_shape
+
+# Quantifiers are possessive (``*+``) wherever what follows could take the same characters: a line
+# of a hostile file is then read once, and not in every way in which it can be cut up.
+_NAME = r"[A-Za-z_]\w*+"
+_NAMES = rf"{_NAME}(?:\s*+,\s*+{_NAME})*+"
 _ASSIGNMENT = re.compile(
-    rf"^\s*(?P<outputs>\[?\(?{_NAME}(?:\s*,\s*{_NAME})*\s*,?\s*\]?\)?)\s*(?::[^=]*)?=(?!=)\s*(?P<value>.+)$"
+    rf"^\s*+(?P<outputs>\[?\(?{_NAMES}(?:\s*+,)?+\s*+\]?+\)?+)\s*+(?::[^=]*+)?+=(?!=)\s*+(?P<value>.+)$"
 )
-_CALL = re.compile(rf"^(?P<callee>{_NAME}(?:\.{_NAME})*)\((?P<rest>.*)$")
-_DELETE = re.compile(rf"^\s*del\s+(?P<names>{_NAME}(?:\s*,\s*{_NAME})*)\s*(?:;|#|$)")
-_INLINE_DELETE = re.compile(rf";\s*del\s+(?P<names>{_NAME})")
+_CALL = re.compile(rf"^(?P<callee>{_NAME}(?:\.{_NAME})*+)\((?P<rest>.*)$")
+_DELETE = re.compile(rf"^\s*+del\s++(?P<names>{_NAMES})\s*+(?:;|#|$)")
+_INLINE_DELETE = re.compile(rf";\s*+del\s++(?P<names>{_NAME})")
 # '# <eval_with_key>.12:82: attn_output = …' or '# /home/me/model.py:17: y = …'
-_ORIGIN = re.compile(r"^\s*#\s(?P<file>\S.*?):(?P<line>\d+):\s(?P<text>.*)$")
+_ORIGIN = re.compile(rf"^\s*#\s(?P<file>\S.*?):(?P<line>{NUMBER}):\s(?P<text>.*)$")
 # '# t1129: "cuda:0 f32[4095, 152064]"', alone or behind a statement
 _TYPE = re.compile(
-    rf'#\s*(?P<name>{_NAME}):\s"(?P<device>[\w:]+)\s(?P<dtype>\w+)\[(?P<shape>[\d, ]*)\]"'
+    rf'#\s*(?P<name>{_NAME}):\s"(?P<device>[\w:]+)\s(?P<dtype>\w+)\[(?P<shape>{SHAPE})\]"'
 )
 # Inductor's '# Topologically Sorted Source Nodes: [t208, t210], Original ATen: [aten.view]'
-_SOURCE_NODES = re.compile(r"Source Nodes: \[(?P<names>[^\]]*)\]")
+_SOURCE_NODES = re.compile(r"Source Nodes: \[(?P<names>[^\[\]]*)\]")
 _EMPTY = re.compile(
-    r"^empty_strided(?:_\w+)?\(\((?P<shape>[\d, ]*)\),\s*\((?P<strides>[\d, ]*)\),"
+    rf"^empty_strided(?:_\w+)?\(\((?P<shape>{SHAPE})\),\s*+\((?P<strides>{SHAPE})\),"
     r"\s*torch\.(?P<dtype>\w+)\)"
 )
 _REUSE = re.compile(
-    r"^(?:reinterpret_tensor\((?P<name>\w+), \((?P<shape>[\d, ]*)\), \((?P<strides>[\d, ]*)\)"
+    rf"^(?:reinterpret_tensor\((?P<name>\w+), \((?P<shape>{SHAPE})\), \((?P<strides>{SHAPE})\)"
     r"|(?P<other>\w+)(?:;|$))"
 )
 # What an operator returns, as Inductor asserts it of each of its results
 _ASSERTED = re.compile(
-    r"^assert_size_stride\((?P<name>\w+), \((?P<shape>[\d, ]*)\), \((?P<strides>[\d, ]*)\)"
+    rf"^assert_size_stride\((?P<name>\w+), \((?P<shape>{SHAPE})\), \((?P<strides>{SHAPE})\)"
 )
 # An input, in the example of a call that Inductor prints at the end of its files
 _INPUT = re.compile(
-    r"^\w+ = rand_strided\(\((?P<shape>[\d, ]*)\), \((?P<strides>[\d, ]*)\),"
+    rf"^\w+ = rand_strided\(\((?P<shape>{SHAPE})\), \((?P<strides>{SHAPE})\),"
     r".*dtype=torch\.(?P<dtype>\w+)\)"
 )
 _ELEMENT = re.compile(r"^(?P<whole>\w+)\[\d+\]")
@@ -58,6 +63,12 @@ _WIDTHS = {
     "float16": 2, "float32": 4, "float64": 8, "complex64": 8, "complex128": 16,
     "float8_e4m3fn": 1, "float8_e5m2": 1, "uint16": 2, "uint32": 4, "uint64": 8,
 }  # fmt: skip
+
+
+# More elements than any memory holds, more dimensions than any tensor has: a file may say so, but
+# nothing is to be reckoned with it.
+_ENDLESS = 1 << 56
+_MOST_DIMENSIONS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +97,19 @@ class Tensor:
     @property
     def bytes(self) -> int:
         """Bytes from its first element to its last, laid densely where the strides are not known;
-        -1 where the dtype's width is not known."""
-        width = _WIDTHS.get(self.dtype, -1)
-        return width * self.extent if width > 0 else -1
+        -1 where the dtype's width is not known, or where no memory could hold it."""
+        width, extent = _WIDTHS.get(self.dtype, -1), self.extent
+        return width * extent if width > 0 and 0 <= extent < _ENDLESS else -1
 
     @property
     def extent(self) -> int:
         """How many elements of memory lie from its first to its last."""
+        if len(self.shape) > _MOST_DIMENSIONS:
+            return _ENDLESS
         if self.strides is None or len(self.strides) != len(self.shape) or 0 in self.shape:
-            return math.prod(self.shape)
+            return min(math.prod(self.shape), _ENDLESS)
         steps = ((n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True))
-        return 1 + sum(steps)
+        return min(1 + sum(steps), _ENDLESS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +160,7 @@ def parse_source(filename: str, text: str) -> Source:
             quoted = line.count("'''") % 2 == 0
             continue
         for found in _TYPE.finditer(line):
-            shape = _shape(found["shape"])
+            shape = read_shape(found["shape"])
             dtype = THUNDER_DTYPES.get(found["dtype"], found["dtype"])
             source.tensors[found["name"]] = Tensor(found["name"], shape, dtype)
         if not line.strip():
@@ -180,7 +193,7 @@ def _follow_buffers(statement: Statement, source: Source) -> None:
         return
     name, value = statement.outputs[0], _value(statement)
     if (given := _INPUT.match(statement.text)) is not None:
-        shape, strides = _shape(given["shape"]), _shape(given["strides"])
+        shape, strides = read_shape(given["shape"]), read_shape(given["strides"])
         source.inputs[name] = Tensor(name, shape, given["dtype"], strides=strides)
     if (made := _buffer(statement, source.buffers)) is not None:
         source.buffers[made.name] = made
@@ -227,15 +240,15 @@ def _buffer(statement: Statement, known: dict[str, Tensor]) -> Tensor | None:
         return None
     name, value = statement.outputs[0], _value(statement)
     if made := _EMPTY.match(value):
-        strides = _shape(made["strides"])
-        return Tensor(name, _shape(made["shape"]), made["dtype"], strides=strides)
+        strides = read_shape(made["strides"])
+        return Tensor(name, read_shape(made["shape"]), made["dtype"], strides=strides)
     if view := _REUSE.match(value):
         base = known.get(view["name"] or view["other"])
         if base is not None and view["shape"] is None:
             return replace(base, name=name)
         if base is not None:
-            strides = _shape(view["strides"])
-            return replace(base, name=name, shape=_shape(view["shape"]), strides=strides)
+            strides = read_shape(view["strides"])
+            return replace(base, name=name, shape=read_shape(view["shape"]), strides=strides)
     return None
 
 
@@ -248,13 +261,9 @@ def _asserted(
 ) -> tuple[Tensor, ...]:
     """A result of an operator: with the dtype of what it reads, and with none, for a size that
     this dtype does not give."""
-    result = Tensor(found["name"], _shape(found["shape"]), "", strides=_shape(found["strides"]))
+    result = Tensor(found["name"], read_shape(found["shape"]), "", strides=read_shape(found["strides"]))
     dtypes = (buffers[name].dtype for name in call.arguments if name in buffers)
     return tuple(replace(result, dtype=dtype) for dtype in (*list(dtypes)[:1], ""))
-
-
-def _shape(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(",") if part.strip())
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from memtrace.snapshot.columns import Action, Recording
 from memtrace.timeline.moments import Moments
 from memtrace.timeline.replay import Accounting, Replay
 
-_STEP = re.compile(r"ProfilerStep#(\d+)$")
+_STEP = re.compile(r"ProfilerStep#([0-9]{1,15})$")
 # Closer than this to an end of a phase (in percent) the position names that end.
 _EDGE = 5
 

@@ -14,6 +14,7 @@ import json
 import os
 import random
 import re
+import signal
 import sys
 import time
 import traceback
@@ -48,8 +49,17 @@ class Outcome:
     escaped: str = ""
 
 
-def run(*arguments: str) -> Outcome:
-    """``memtrace ARGUMENTS``, in this process."""
+class TooLong(BaseException):
+    """The processor time that one command may take is over."""
+
+
+def _stop(number: int, frame: Any) -> None:
+    raise TooLong
+
+
+def run(*arguments: str, limit: float = 4 * MOST_SECONDS) -> Outcome:
+    """``memtrace ARGUMENTS``, in this process, for at most ``limit`` seconds of processor time."""
+    signal.signal(signal.SIGPROF, _stop)
     out, err = io.BytesIO(), io.BytesIO()
     streams = [io.TextIOWrapper(raw, "utf-8", newline="") for raw in (out, err)]
     code, escaped = 0, ""
@@ -58,11 +68,14 @@ def run(*arguments: str) -> Outcome:
         sys, argv=["memtrace", *arguments], stdout=streams[0], stderr=streams[1]
     ):
         try:
+            signal.setitimer(signal.ITIMER_PROF, limit)
             main()
         except SystemExit as stop:
             code = stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
         except BaseException:
             escaped = traceback.format_exc()
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
     seconds = time.process_time() - begin
     gc.unfreeze()  # load_subject freezes what it read, as a process that ends soon may
     for stream in streams:
@@ -98,7 +111,7 @@ def watched(folder: Path, allowed: list[str]) -> Iterator[list[str]]:
 
 
 state: dict[str, Any] = {"on": False}
-_MAKERS = (typing.__file__, dataclasses.__file__, collections.__file__)
+_MAKERS = (typing.__file__, dataclasses.__file__, collections.__file__, traceback.__file__)
 _FORBIDDEN = (
     "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty", "subprocess.Popen",
     "socket.connect", "socket.bind", "exec", "compile", "ctypes.dlopen", "pickle.find_class",

@@ -38,7 +38,7 @@ def mutate(data: bytes, chance: random.Random) -> bytes:
     """A damaged copy of a file: its objects, mostly, or else its bytes."""
     whole = _load(data) if chance.random() < 0.8 else None
     if whole is not None:
-        for _ in range(chance.choice((1, 1, 1, 2, 3, 5))):
+        for _ in range(chance.choice((1, 1, 2, 3, 5, 10))):
             whole = damage(whole, chance)
         data = pickle_of(whole, chance.choice((4, 4, 4, 4, 2, 5)))
     else:
@@ -97,24 +97,31 @@ def cut_bytes(data: bytes, chance: random.Random) -> bytes:
 
 def damage(whole: Any, chance: random.Random) -> Any:
     """Changes one place of an object, which may be shared or within itself. Returns the object."""
-    place = _pick(whole, chance)
-    if place is None:
-        return any_value(chance)
-    inner, key, ancestors = place
     how = chance.choice(_HOW)
-    how(inner, key, ancestors, whole, chance)
+    # What keeps the types is done to numbers and strings, of which there are more than containers.
+    for _ in range(8):
+        place = _pick(whole, chance, 0 if how in (_vary, _equal) else 0.3)
+        if place is None:
+            return any_value(chance)
+        inner, key, ancestors = place
+        if how not in (_vary, _equal) or type(inner[key]) in (str, int, float, bool):
+            how(inner, key, ancestors, whole, chance)
+            break
     return whole
 
 
-def _pick(whole: Any, chance: random.Random) -> tuple[Any, Any, list[Any]] | None:
-    """A container, a key or index in it, and the containers around it: somewhere, at random."""
+def _pick(whole: Any, chance: random.Random, early: float) -> tuple[Any, Any, list[Any]] | None:
+    """A container, a key or index in it, and the containers around it: somewhere, at random.
+
+    ``early`` is how likely each container is to be the last that is gone into.
+    """
     inner, ancestors = whole, []
     found = None
     while type(inner) in (dict, list) and inner and len(ancestors) < 30:
         ancestors.append(inner)
         key = chance.choice(list(inner)) if type(inner) is dict else chance.randrange(len(inner))
         found = inner, key, list(ancestors)
-        if chance.random() < 0.15:
+        if chance.random() < early:
             break
         inner = inner[key]
     return found
@@ -168,7 +175,7 @@ def _reorder(inner: Any, key: Any, ancestors: list[Any], whole: Any, chance: ran
 
 def _take(inner: Any, key: Any, ancestors: list[Any], whole: Any, chance: random.Random) -> None:
     """Something else of the file, as it is (not a copy), or what it lies in."""
-    other = _pick(whole, chance)
+    other = _pick(whole, chance, 0.3)
     if other is None or chance.random() < 0.1:
         inner[key] = chance.choice(ancestors)
     else:
@@ -177,14 +184,14 @@ def _take(inner: Any, key: Any, ancestors: list[Any], whole: Any, chance: random
 
 def _equal(inner: Any, key: Any, ancestors: list[Any], whole: Any, chance: random.Random) -> None:
     """The value that a neighbour has: an address twice, times that stand still or go back."""
-    others = list(inner) if type(inner) is dict else range(len(inner))
-    inner[key] = inner[chance.choice(others)]
-    if len(ancestors) > 1 and type(ancestors[-2]) is list and type(inner) is dict:
+    if type(inner) is list:
+        inner[key] = inner[max(0, key - chance.choice((1, 1, 2, 10)))]
+    elif len(ancestors) > 1 and type(ancestors[-2]) is list:
         neighbour = chance.choice(ancestors[-2])
         if type(neighbour) is dict and key in neighbour:
             inner[key] = neighbour[key]
 
 
 _HOW: list[Callable[[Any, Any, list[Any], Any, random.Random], None]] = [
-    _replace, _delete, _vary, _vary, _vary, _vary, _reorder, _take, _equal, _equal,
+    _replace, _delete, *[_vary] * 8, _reorder, _reorder, _take, *[_equal] * 4,
 ]  # fmt: skip

@@ -104,7 +104,7 @@ def test_most_events_need_no_object(more: dict[str, Any]) -> None:
 
 def test_several_devices_and_odd_events() -> None:
     odd = history(9)
-    odd[4]["size"] = 1 << 62
+    odd[4]["size"] = 1 << 55
     odd[5]["time_us"] = -1
     del odd[6]["stream"]
     odd[7]["frames"] = None

@@ -54,7 +54,9 @@ WRONG: list[tuple[tuple[Any, ...], Any, str]] = [
     (("device_traces", 0, 2, "size"), 2.0, "device_traces[0][2].size is a float, not an integer"),
     (("device_traces", 0, 2, "size"), -1, "device_traces[0][2].size is -1, which is negative"),
     (("device_traces", 0, 2, "size"), 1 << 63, "device_traces[0][2].size is 9223372036854775808"),
+    (("device_traces", 0, 2, "size"), 1 << 57, "device_traces[0][2].size is 144115188075855872, m"),
     (("device_traces", 0, 2, "addr"), HUGE, "device_traces[0][2].addr is 1180591620717411303424"),
+    (("device_traces", 0, 2, "size"), 1 << 57, "device_traces[0][2].size is 144115188075855872, m"),
     (("device_traces", 0, 2, "addr"), HUGER, "device_traces[0][2].addr is an integer of 70001"),
     (("device_traces", 0, 2, "addr"), -4, "device_traces[0][2].addr is -4, which is negative"),
     (("device_traces", 0, 2, "stream"), None, "device_traces[0][2].stream is None"),
@@ -200,11 +202,38 @@ def test_every_row_is_in_range(tmp_path: Path) -> None:
 
 
 def test_extremes_are_fine(tmp_path: Path) -> None:
-    trace = [event("alloc", addr=(1 << 64) - 1, size=(1 << 63) - 1, stream=(1 << 64) - 1)]
+    trace = [
+        event("alloc", addr=(1 << 64) - 1, size=1 << 56, stream=(1 << 64) - 1),
+        event("oom", size=(1 << 63) - 1),
+    ]
     recording = read(save(tmp_path, {"segments": [], "device_traces": [trace]}))
-    assert recording.events[0].addr.tolist() == [(1 << 64) - 1]
-    assert recording.events[0].stream.tolist() == [(1 << 64) - 1]
-    assert recording.events[0].size.tolist() == [(1 << 63) - 1]
+    assert recording.events[0].addr[0] == (1 << 64) - 1
+    assert recording.events[0].stream[0] == (1 << 64) - 1
+    assert recording.events[0].size.tolist() == [1 << 56, (1 << 63) - 1]
+
+
+def test_sizes_that_no_memory_has(tmp_path: Path) -> None:
+    """Neither one of them nor their sum leaves 64 bits, whatever is reckoned with them."""
+
+    def refused(**more: Any) -> str:
+        return fault(save(tmp_path, {"segments": [], "device_traces": [], **more}))
+
+    great = 1 << 56
+    assert "device_traces[0][1].size is 72057594037927937, more than any memory" in refused(
+        device_traces=[[event("alloc"), event("alloc", size=great + 1)]]
+    )
+    many = [event("alloc", addr=k * great, size=great) for k in range(65)]
+    assert "sizes in device_traces[1] sum to more than" in refused(device_traces=[[], many])
+    assert read(save(tmp_path, {"segments": [], "device_traces": [many[:-1]]}))
+    assert "segments[0].total_size is 144115188075855872" in refused(
+        segments=[segment(total=2 * great)]
+    )
+    empty = [segment(address=k * great, total=great, blocks=[]) for k in range(65)]
+    assert "sizes in segments sum to more than" in refused(segments=empty)
+    asked = segment()
+    asked["blocks"][0]["requested_size"] = asked["blocks"][1]["requested_size"] = 1 << 62
+    assert "sizes in segments sum to more than" in refused(segments=[asked])
+    assert "beyond all addresses" in refused(segments=[segment(address=(1 << 64) - 512)])
 
 
 def use(recording: Recording) -> None:
