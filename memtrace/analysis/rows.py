@@ -6,12 +6,13 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from typing import Literal
+from itertools import chain
+from typing import Literal, TypeVar
 
-from memtrace.analysis.timing import NO_TIME, Timing
+from memtrace.analysis.timing import NO_TIME, Timing, add_timings
 from memtrace.symbols import Symbol
 
+_Item = TypeVar("_Item")
 Measure = Literal["bytes", "time"]
 OTHERS = Symbol(None, "", None, "<others>")
 # 'nvFusion12' and 'triton_red_fused__softmax_8' are numbered by place; what they are is before it.
@@ -43,32 +44,35 @@ class Side:
     time: Timing = NO_TIME
 
     def __add__(self, other: Side) -> Side:
-        return Side(
-            self.bytes + other.bytes,
-            self.count + other.count,
-            tuple(dict.fromkeys((*self.where, *other.where))),
-            _add(self.tensors, other.tensors),
-            tuple(dict.fromkeys((*self.names, *other.names))),
-            _add(self.layers, other.layers),
-            _add(self.categories, other.categories),
-            tuple(dict.fromkeys((*self.symbols, *other.symbols))),
-            tuple(dict.fromkeys((*self.lines, *other.lines))),
-            self.time + other.time,
-        )
-
-
-def _add(
-    one: tuple[tuple[str, int], ...], other: tuple[tuple[str, int], ...]
-) -> tuple[tuple[str, int], ...]:
-    amounts: dict[str, int] = defaultdict(int)
-    for text, amount in (*one, *other):
-        amounts[text] += amount
-    return tuple(amounts.items())
+        return add_sides((self, other))
 
 
 def add_sides(sides: Iterable[Side]) -> Side:
-    """All of them as one; an empty side of none."""
-    return reduce(lambda one, other: one + other, sides, Side())
+    """All of them as one; an empty side of none. At once, since there may be very many."""
+    all_sides = tuple(sides)
+    return Side(
+        sum(side.bytes for side in all_sides),
+        sum(side.count for side in all_sides),
+        _join(side.where for side in all_sides),
+        _add(side.tensors for side in all_sides),
+        _join(side.names for side in all_sides),
+        _add(side.layers for side in all_sides),
+        _add(side.categories for side in all_sides),
+        _join(side.symbols for side in all_sides),
+        _join(side.lines for side in all_sides),
+        add_timings(side.time for side in all_sides),
+    )
+
+
+def _join(parts: Iterable[Iterable[_Item]]) -> tuple[_Item, ...]:
+    return tuple(dict.fromkeys(chain.from_iterable(parts)))
+
+
+def _add(parts: Iterable[Iterable[tuple[str, int]]]) -> tuple[tuple[str, int], ...]:
+    amounts: dict[str, int] = defaultdict(int)
+    for text, amount in chain.from_iterable(parts):
+        amounts[text] += amount
+    return tuple(amounts.items())
 
 
 @dataclass(frozen=True, slots=True)

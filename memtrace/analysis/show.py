@@ -17,6 +17,7 @@ from memtrace.symbols.statements import Tensor
 from memtrace.timeline import peak, position_in
 
 _SUGGESTIONS = 6
+_MOST_CHARACTERS = 100  # of a name that is suggested
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,4 +123,5 @@ def _examples(subject: Subject, attribution: Attribution, lifetimes: list[int]) 
     names = (attribution.of(k).layer_of(_size(subject, k)) for k in largest)
     symbols = (attribution.of(k).symbol.name for k in largest)
     both = [name for pair in zip(symbols, names, strict=True) for name in pair if name]
-    return list(dict.fromkeys(both))[:_SUGGESTIONS]
+    # A longer one nobody would type.
+    return [n for n in dict.fromkeys(both) if len(n) <= _MOST_CHARACTERS][:_SUGGESTIONS]

@@ -8,9 +8,11 @@ to the busy time in whole nanoseconds.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import reduce
+from itertools import chain
+from typing import TypeVar
 
 import numpy as np
 
@@ -19,6 +21,7 @@ from memtrace.snapshot.columns import Int64, Recording
 from memtrace.symbols import Symbol
 from memtrace.symbols.kernels import KernelNames, layer_of, line_of, made_by
 
+_Item = TypeVar("_Item")
 _LATEST = 1 << 62  # clocks beyond that are broken; sums must fit 64 bits
 _WHERE_LIMIT = 4
 
@@ -48,37 +51,42 @@ class Timing:
     operations: tuple[str, ...] = ()
 
     def __add__(self, other: Timing) -> Timing:
-        first, second = (self, other) if self.longest_ns >= other.longest_ns else (other, self)
-        return Timing(
-            self.ns + other.ns,
-            self.kernels + other.kernels,
-            first.longest,
-            first.longest_ns,
-            _join(first.where, second.where),
-            _join(self.layers, other.layers),
-            _join(self.lines, other.lines),
-            _join(self.makes, other.makes),
-            tuple(dict.fromkeys((*self.symbols, *other.symbols))),
-            _add_moved(self, other),
-            first.operations,
-        )
+        return add_timings((self, other))
 
 
 NO_TIME = Timing()
 
 
-def _join(one: Iterable[str], other: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*one, *other)))
-
-
-def _add_moved(one: Timing, other: Timing) -> int | None:
-    known = [time.moved for time in (one, other) if time.kernels]
-    return _sum_known(known) if known else None
-
-
 def add_timings(timings: Iterable[Timing]) -> Timing:
-    """All of them as one; an empty one of none."""
-    return reduce(lambda one, other: one + other, timings, Timing())
+    """All of them as one; an empty one of none. At once, since there may be very many."""
+    parts = tuple(timings)
+    longest = NO_TIME
+    where: deque[tuple[str, ...]] = deque()
+    for time in parts:
+        # Of equally long ones the first, unless that is none at all.
+        if time.longest_ns > longest.longest_ns or not longest.kernels:
+            longest = time
+            where.appendleft(time.where)
+        else:
+            where.append(time.where)
+    known = [time.moved for time in parts if time.kernels]
+    return Timing(
+        sum(time.ns for time in parts),
+        sum(time.kernels for time in parts),
+        longest.longest,
+        longest.longest_ns,
+        _join(where),
+        _join(time.layers for time in parts),
+        _join(time.lines for time in parts),
+        _join(time.makes for time in parts),
+        _join(time.symbols for time in parts),
+        _sum_known(known) if known else None,
+        longest.operations,
+    )
+
+
+def _join(parts: Iterable[Iterable[_Item]]) -> tuple[_Item, ...]:
+    return tuple(dict.fromkeys(chain.from_iterable(parts)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,11 +149,14 @@ def _check_marks(marks: dict[str, Any], devices: int) -> None:
 
 def _check_iterations(meta: dict[str, Any]) -> None:
     last = len(meta["marks"]["kind"]) - 1
+    before = 0
     for k, iteration in enumerate(meta["iterations"]):
         place = f"memtrace.iterations[{k}]"
-        _check_range([iteration["begin"]], 0, last, f"{place}.begin")
+        # One after another: what overlaps would be gone through again and again.
+        _check_range([iteration["begin"]], before, last, f"{place}.begin")
         _check_range([iteration["end"]], iteration["begin"], last, f"{place}.end")
         _check_range([iteration.get("gpu_ns", -1)], -1, None, f"{place}.gpu_ns")
+        before = iteration["end"]
 
 
 def _check_owners(meta: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ _DEEPEST = 20  # of free-form values; what JSON-like facts need, with room
 # captures share a shape or an argument list now and then.
 _MOST_SHARING = 20
 _ALWAYS_FINE = 1_000_000
+_CHARACTERS = 64  # of text that weigh as much as an item
 
 Check = Callable[[Any], int]
 
@@ -51,6 +52,8 @@ class Schema:
     def __init__(self) -> None:
         self._checks: dict[Any, Check] = {}
         self._distinct = 0
+        self._texts: set[int] = set()  # by id; what is checked lives as long as this
+        self._atoms = {**_ATOMS, str: self._text}
 
     def check(self, value: Any, hint: Any, place: str) -> None:
         """Raise a Fault unless ``value`` is what ``hint`` says."""
@@ -67,8 +70,8 @@ class Schema:
         return self._checks[hint]
 
     def _make(self, hint: Any) -> Check:
-        if hint in _ATOMS:
-            return _ATOMS[hint]
+        if hint in self._atoms:
+            return self._atoms[hint]
         if hint is Any:
             return self._free()
         if is_typeddict(hint):
@@ -76,11 +79,12 @@ class Schema:
         origin, args = get_origin(hint), get_args(hint)
         if origin is list:
             inner = self._compile(args[0])
-            whole = _BULK.get(args[0]) or (lambda value: _each(value, inner))
+            bulk = {int: _numbers, str: self._text_list}
+            whole = bulk.get(args[0]) or (lambda value: _each(value, inner))
             return self._once(whole, list, "a list")
         if origin is dict and args[0] is str:
             inner = self._compile(args[1])
-            return self._once(lambda value: _mapping(value, inner), dict, "a dict")
+            return self._once(lambda value: self._mapping(value, inner), dict, "a dict")
         if origin in (UnionType, Union):
             return self._union(args)
         raise NotImplementedError(hint)  # a new kind of hint in format.py
@@ -150,8 +154,8 @@ class Schema:
             """Weight and height."""
             kind = type(value)
             if kind not in (dict, list, tuple):
-                if kind in _ATOMS:
-                    return _ATOMS[kind](value), 0
+                if kind in self._atoms:
+                    return self._atoms[kind](value), 0
                 raise _wrong(value, "a number, string, list or dict")
             known = weights.get(id(value))
             if known is None:
@@ -161,8 +165,10 @@ class Schema:
                 for key, item in value.items() if kind is dict else enumerate(value):
                     try:
                         w, h = walk(item, depth + 1)
-                        if kind is dict and type(key) is not int and not is_text(key):
-                            raise _Misplaced(lambda place: Fault(f"{place} is no proper key"))
+                        if kind is dict and type(key) is not int:
+                            if not is_text(key):
+                                raise _Misplaced(lambda place: Fault(f"{place} is no proper key"))
+                            w += self._text(key)
                     except _Misplaced as error:
                         raise error.inside(f"[{brief(key)}]") from None
                     weight, height = weight + w, max(height, h + 1)
@@ -173,6 +179,37 @@ class Schema:
             return known
 
         return lambda value: walk(value, 0)[0]
+
+
+    def _text(self, value: Any) -> int:
+        """A text weighs by its length: one string in very many places is as much as many."""
+        if not is_text(value):
+            raise _wrong(
+                value, "a string" if type(value) is not str else "text that UTF-8 can hold"
+            )
+        weight = len(value) // _CHARACTERS
+        if weight and id(value) not in self._texts:
+            self._texts.add(id(value))
+            self._distinct += weight
+        return 1 + weight
+
+    def _text_list(self, values: list[Any]) -> int:
+        if (
+            set(map(type, values)) <= {str}
+            and all(map(str.isascii, values))
+            and max(map(len, values), default=0) < _CHARACTERS
+        ):
+            return len(values)
+        return _each(values, self._text)
+
+    def _mapping(self, values: dict[Any, Any], check: Check) -> int:
+        weight = 0
+        for key, value in values.items():
+            try:
+                weight += self._text(key) + check(value)
+            except _Misplaced as error:
+                raise error.inside(f"[{brief(key)}]") from None
+        return weight
 
 
 def _number(value: Any) -> int:
@@ -188,12 +225,6 @@ def _integer_fault(value: Any, place: str) -> Fault:
     except Fault as fault:
         return fault
     raise AssertionError(value)
-
-
-def _text(value: Any) -> int:
-    if not is_text(value):
-        raise _wrong(value, "a string" if type(value) is not str else "text that UTF-8 can hold")
-    return 1
 
 
 def _exactly(kind: type, words: str) -> Check:
@@ -213,12 +244,6 @@ def _numbers(values: list[Any]) -> int:
     return _each(values, _number)
 
 
-def _texts(values: list[Any]) -> int:
-    if set(map(type, values)) <= {str} and all(map(str.isascii, values)):
-        return len(values)
-    return _each(values, _text)
-
-
 def _each(values: list[Any], check: Check) -> int:
     weight = 0
     k = 0
@@ -230,22 +255,9 @@ def _each(values: list[Any], check: Check) -> int:
     return weight
 
 
-def _mapping(values: dict[Any, Any], check: Check) -> int:
-    weight = 0
-    for key, value in values.items():
-        try:
-            _text(key)
-            weight += check(value)
-        except _Misplaced as error:
-            raise error.inside(f"[{brief(key)}]") from None
-    return weight
-
-
 _ATOMS: dict[Any, Check] = {
     int: _number,
-    str: _text,
     bool: _exactly(bool, "a bool"),
     float: _exactly(float, "a float"),
     NoneType: _exactly(NoneType, "None"),
 }
-_BULK: dict[Any, Check] = {int: _numbers, str: _texts}

@@ -16,6 +16,10 @@ from memtrace.snapshot.validate import Fault, integer, is_text
 Place = Callable[[int], str]
 
 _CHUNK = 4096  # lists at a time: small enough for the cache, large enough to be worth it
+# Characters of frames that are fine however few strings they share, and how often long ones may be
+# shared beyond: a file's name is that of all its lines, of which stacks seldom have a hundred.
+_ALWAYS_FINE = 64_000_000
+_MOST_SHARING = 20
 _POINTER = np.dtype(object).itemsize
 
 # A Python frame without a line number: CPython's -1, which torch writes unsigned.
@@ -37,6 +41,9 @@ class StackInterner:
         self._stack_by_ids: dict[bytes, int] = {b"": 0}
         self._stack_by_id: dict[int, int] = {}
         self._numbers_of: dict[int, npt.NDArray[np.object_]] = {}
+        # Characters of all frames written out, and of the strings that they share (by id).
+        self._written = self._held = 0
+        self._texts: set[int] = set()
 
     def table(self) -> StackTable:
         return StackTable(frames=list(self._frames), stacks=list(self._stacks))
@@ -140,4 +147,16 @@ class StackInterner:
             line = -1
         line = integer(line, f"{place}.line", -(1 << 63), present="line" in frame)
         value = Frame(frame["filename"], line, frame["name"])
+        if value not in self._frames:
+            self._weigh(value)
         return self._frames.setdefault(value, len(self._frames))
+
+    def _weigh(self, frame: Frame) -> None:
+        """Fault where few strings make up very many frames: written out they fill the memory."""
+        for text in (frame.filename, frame.name):
+            self._written += len(text)
+            if id(text) not in self._texts:
+                self._texts.add(id(text))
+                self._held += len(text)
+        if self._written > _ALWAYS_FINE + _MOST_SHARING * self._held:
+            raise Fault(f"the frames repeat their names until they are {self._written} characters")

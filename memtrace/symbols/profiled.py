@@ -17,6 +17,7 @@ from memtrace.snapshot.format import LAYER_PREFIX, LINE_PREFIX
 from memtrace.symbols.numbers import read_number
 from memtrace.symbols.stacks import Operator
 
+_DEEPEST = 100  # of operators within one another; a module's call is one, too
 _LAUNCHES = ("cuda_runtime", "cuda_driver")
 # What autograd's engine puts around a node; the node's own name follows inside.
 _ENGINE = "autograd::engine::evaluate_function: "
@@ -108,7 +109,8 @@ def _nest(
             above.pop()
         if above:
             parents[row] = above[-1]
-        if not launch:
+        # What lies deeper than anything real lies in the last that does not.
+        if not launch and len(above) < _DEEPEST:
             above.append(row)
     return parents
 

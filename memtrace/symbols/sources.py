@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from memtrace.symbols.dataflow import NOWHERE, Place, find_places, parameter_place
@@ -55,6 +57,10 @@ class Sources:
         self._nodes: list[dict[str, Any]] = [
             {node["node"]: node for node in nodes} for nodes in (meta.get("fx") or {}).values()
         ]
+        self._graphs: dict[str, list[int]] = defaultdict(list)  # that have a node of this name
+        for number, graph in enumerate(self._nodes):
+            for name in graph:
+                self._graphs[name].append(number)
         self.root = _root(meta)
         self.inputs = tuple(
             Tensor(t["name"], tuple(t["shape"]), t["dtype"])
@@ -226,10 +232,13 @@ class Sources:
 
         A view of the result for its reader, perhaps another layer, does not count as the last.
         """
-        best = max(self._nodes, key=lambda graph: sum(n in graph for n in names), default={})
+        hits = Counter(chain.from_iterable(self._graphs.get(name, ()) for name in names))
+        if not hits:
+            return NOWHERE
+        best = self._nodes[max(hits, key=lambda number: (hits[number], -number))]
         there = [best[name] for name in reversed(names) if name in best]
         made = [node for node in there if operation_name(node["target"]) not in VIEWS]
-        return self._node_place((made or there)[0]) if there else NOWHERE
+        return self._node_place((made or there)[0])
 
     def fx_line(self, filename: str, line: int) -> str:
         """The model's line behind a line of an FX graph's code."""

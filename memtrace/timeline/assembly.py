@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from memtrace.snapshot.columns import Events
+from memtrace.snapshot.columns import Events, UInt64
 from memtrace.timeline.allocator import Blocks
 from memtrace.timeline.lifetimes import Lifetimes, Pairing
 from memtrace.timeline.start import Start
@@ -85,11 +85,13 @@ def assemble(
     if blocks is not None:
         late_sizes = blocks.sizes[pairing.born[split:]]
     if blocks is not None and blocks.disproved:
+        addresses = np.array([a for a, *_ in early], dtype=np.uint64)
+        wrong = _inside(addresses, blocks.disproved).tolist()
         early = [
-            (a, r, -1 if _inside(a, blocks.disproved) else b, *rest) for a, r, b, *rest in early
+            (a, r, -1 if bad else b, *rest)
+            for (a, r, b, *rest), bad in zip(early, wrong, strict=True)
         ]
-        wrong = [_inside(a, blocks.disproved) for a in pairing.address[split:].tolist()]
-        late_sizes = np.where(np.array(wrong, dtype=bool), -1, late_sizes)
+        late_sizes = np.where(_inside(pairing.address[split:], blocks.disproved), -1, late_sizes)
     columns = list(zip(*early, strict=True)) if early else [()] * 8
 
     def join(values: tuple[int, ...], rest: Any, kind: Any) -> Any:
@@ -121,5 +123,11 @@ def _first_allocs(pairing: Pairing, split: int, addresses: Iterable[int]) -> dic
     return dict(zip(late[rows].tolist(), pairing.born[split:][rows].tolist(), strict=True))
 
 
-def _inside(address: int, ranges: tuple[tuple[int, int], ...]) -> bool:
-    return any(low <= address < high for low, high in ranges)
+def _inside(addresses: UInt64, ranges: tuple[tuple[int, int], ...]) -> Any:
+    """Which addresses lie in one of the ranges [low, high), which may overlap; bools."""
+    ordered = sorted((low, high - 1) for low, high in ranges if low < high)
+    if not ordered:
+        return np.zeros(len(addresses), dtype=bool)
+    lows, lasts = np.array(ordered, dtype=np.uint64).T
+    at = np.searchsorted(lows, addresses, side="right") - 1
+    return (at >= 0) & (addresses <= np.maximum.accumulate(lasts)[at])
