@@ -2,6 +2,7 @@
 
     python scripts/fuzz.py --seconds 3600 --folder /tmp/fuzz
     python scripts/fuzz.py --folder /tmp/fuzz --replay    # what was found, once more
+    python scripts/fuzz.py --folder /tmp/fuzz --table --seconds 20    # each class of faults
 
 Guided by coverage where atheris is installed (pip install atheris), else by chance alone. Mutations
 and what must hold are in tests/hostile. Each kind of failure is kept once, in found/.
@@ -20,7 +21,6 @@ import resource
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
@@ -73,7 +73,6 @@ class Fuzzer:
         self.chance = random.Random(seed)
         self.kinds: dict[str, int] = {}
         self.files = 0
-        self.read = 0
         self.begin = time.time()
 
     def one(self, data: bytes) -> None:
@@ -81,11 +80,10 @@ class Fuzzer:
         if not data:
             return
         faulthandler.dump_traceback_later(_HANG, exit=True)
-        before = self.bench.executions
+        before = self.bench.read
         wrongs = self.bench.check(data, most=2)
-        if self.bench.executions > before + 1:  # it was read
+        if self.bench.read > before:
             self.readable[self.chance.randrange(len(self.readable))] = data
-            self.read += 1
         faulthandler.cancel_dump_traceback_later()
         self.files += 1
         for wrong in wrongs:
@@ -105,7 +103,7 @@ class Fuzzer:
         figures = {
             "seconds": round(time.time() - self.begin),
             "files": self.files,
-            "read": self.read,
+            "read": self.bench.read,
             "executions": self.bench.executions,
             "kinds": self.kinds,
             "slowest": self.bench.slowest,
@@ -149,9 +147,7 @@ def fuzz(fuzzer: Fuzzer, seconds: int, seed: int) -> None:
     options = [f"-max_total_time={seconds}", f"-seed={seed}", "-max_len=400000", "-timeout=100000",
                "-rss_limit_mb=0", "-len_control=0", "-print_final_stats=1", "-verbosity=1",
                f"-artifact_prefix={fuzzer.folder}/"]  # fmt: skip
-    atheris.Setup(
-        [sys.argv[0], *options, str(corpus)], fuzzer.one, custom_mutator=mutated
-    )
+    atheris.Setup([sys.argv[0], *options, str(corpus)], fuzzer.one, custom_mutator=mutated)
     atheris.Fuzz()
 
 
@@ -162,20 +158,52 @@ def replay(fuzzer: Fuzzer) -> None:
         print(f"{path.stem}: {ascii(wrongs[0])[:300] if wrongs else 'mended'}", flush=True)
 
 
+def print_table(fuzzer: Fuzzer, seconds: int) -> None:
+    """Each class of faults, as many of its files as fit into the time, spread over all of them."""
+    from tests.hostile.classes import CLASSES
+
+    print("| class of fault | files | refused | read | wrong | slowest command | most memory |")
+    print("|---|---|---|---|---|---|---|")
+    bench = fuzzer.bench
+    for name, make in CLASSES.items():
+        files = list(make())
+        random.Random(0).shuffle(files)
+        bench.read = bench.refused = bench.most_memory = 0
+        bench.slowest = (0.0, "")
+        wrongs: list[str] = []
+        end = time.time() + seconds
+        for file in files:
+            if time.time() > end:
+                break
+            wrongs += bench.check(file(), most=2)
+        tried = bench.read + bench.refused
+        print(
+            f"| {name} | {tried} of {len(files)} | {bench.refused} | {bench.read} | {len(wrongs)} "
+            f"| {bench.slowest[0]:.2f} s | {bench.most_memory >> 20} MiB |",
+            flush=True,
+        )
+        for wrong in dict.fromkeys(wrongs):
+            print(f"    {ascii(wrong)[:300]}", flush=True)
+    print("Aim: none wrong, 5 s and 10 s a megabyte at most, 600 MiB and 40 bytes a byte at most.")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=0, help="0: another one every time")
     parser.add_argument("--replay", action="store_true")
+    parser.add_argument("--table", action="store_true")
     chosen = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     faulthandler.enable()
-    if not chosen.replay:
+    if not (chosen.replay or chosen.table):
         instrument()
     fuzzer = Fuzzer(chosen.folder, chosen.seed)
     if chosen.replay:
         replay(fuzzer)
+    elif chosen.table:
+        print_table(fuzzer, chosen.seconds)
     else:
         fuzz(fuzzer, chosen.seconds, chosen.seed or random.SystemRandom().randrange(1, 1 << 31))
 

@@ -180,7 +180,6 @@ class Schema:
 
         return lambda value: walk(value, 0)[0]
 
-
     def _text(self, value: Any) -> int:
         """A text weighs by its length: one string in very many places is as much as many."""
         if not is_text(value):

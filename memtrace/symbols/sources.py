@@ -24,9 +24,7 @@ VIEWS = frozenset(
     }
 )  # fmt: skip
 _INDUCTOR_FORWARD = re.compile(r"^# AOT ID: \['\d+_forward'\]")
-_VIEW = re.compile(
-    rf"reinterpret_tensor\((?P<name>\w+), \((?P<shape>{SHAPE})\)[^)]*+\)[^)]*+\)"
-)
+_VIEW = re.compile(rf"reinterpret_tensor\((?P<name>\w+), \((?P<shape>{SHAPE})\)[^)]*+\)[^)]*+\)")
 
 
 @dataclass(frozen=True, slots=True)

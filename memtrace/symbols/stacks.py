@@ -15,7 +15,7 @@ from memtrace.snapshot.columns import Frame, StackTable
 
 _NATIVE_FILE = re.compile(r"^$|^\?\?$|\.(?:c|cc|cpp|cxx|cu|h|hh|hpp|cuh|S)$|\.so(?:\.|$)")
 _OPERATOR = re.compile(r"\bat::_ops::(?P<name>\w+)::(?:call|redispatch)\b")
-_OVERLOAD = re.compile(r"_[A-Z]\w*$")  # add_Tensor is aten::add, overload Tensor
+_OVERLOAD = re.compile(r"_[A-Z].*")  # of a word: add_Tensor is aten::add, overload Tensor
 _NODE = re.compile(r"\btorch::autograd::(?:generated::)?(?P<name>\w+)::apply\b")
 _OTHER_NODES = ("Node", "PyNode", "CppNode")  # what calls a node, not one itself
 _WORKSPACE = ("getCurrentCUDABlasHandle", "getCUDABlasLtWorkspace")

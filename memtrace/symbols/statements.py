@@ -261,7 +261,9 @@ def _asserted(
 ) -> tuple[Tensor, ...]:
     """A result of an operator: with the dtype of what it reads, and with none, for a size that
     this dtype does not give."""
-    result = Tensor(found["name"], read_shape(found["shape"]), "", strides=read_shape(found["strides"]))
+    result = Tensor(
+        found["name"], read_shape(found["shape"]), "", strides=read_shape(found["strides"])
+    )
     dtypes = (buffers[name].dtype for name in call.arguments if name in buffers)
     return tuple(replace(result, dtype=dtype) for dtype in (*list(dtypes)[:1], ""))
 

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import copy
 import gzip
-import pickle
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import zstandard
 
+from tests.hostile.lopsided import GENERATED, LOPSIDED, frames_of, grow
 from tests.hostile.mutators import OPCODES, pickle_of
 from tests.hostile.values import FLOATS, INTEGERS, LINES, NAMES, deep, exploding, looped
 from tests.snapshot.build import FRAMES, capture, event, segment, snapshot
 
-Files = Iterator[bytes]
+File = Callable[[], bytes]  # made when it is its turn
+Files = Iterator[File]
 _OTHER_TYPES = (None, True, 3, 1.5, "x", b"x", [], [None], {}, {"x": 1}, (), (1, 2), {1})
 _STRETCH = 200_000  # characters of a name or line that is pumped up
+
+
+def ready(make: Callable[[], Iterator[bytes]]) -> Callable[[], Files]:
+    """Of files that are made at no cost."""
+    return lambda: (partial(bytes, data) for data in make())
 
 
 def places(whole: Any, where: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -48,17 +55,19 @@ def _put_everywhere(kinds: tuple[type, ...], values: Callable[[Any], Any]) -> Fi
         here = at(whole, where)
         if type(here) in kinds:
             for value in values(here):
-                yield put(where, value)
+                yield partial(put, where, value)
 
 
-def prefixes() -> Files:
+@ready
+def prefixes() -> Iterator[bytes]:
     """The first bytes of a file, as it is and compressed."""
     raw = pickle_of(capture())
     for data in (raw, gzip.compress(raw, mtime=0), zstandard.compress(raw)):
         yield from (data[:end] for end in range(len(data)))
 
 
-def bit_flips() -> Files:
+@ready
+def bit_flips() -> Iterator[bytes]:
     """Each bit of a file turned over."""
     raw = pickle_of(snapshot())
     for place in range(len(raw)):
@@ -66,7 +75,8 @@ def bit_flips() -> Files:
             yield raw[:place] + bytes([raw[place] ^ 1 << bit]) + raw[place + 1 :]
 
 
-def opcodes() -> Files:
+@ready
+def opcodes() -> Iterator[bytes]:
     """Each opcode, with great lengths and memo numbers among them, at every few bytes."""
     raw = pickle_of(snapshot())
     for place in range(0, len(raw), 3):
@@ -85,9 +95,13 @@ def other_types() -> Files:
 def missing_keys() -> Files:
     """Every key and item taken out."""
     for where in places(capture()):
-        whole = copy.deepcopy(capture())
-        del at(whole, where[:-1])[where[-1]]
-        yield pickle_of(whole)
+        yield partial(_without, where)
+
+
+def _without(where: tuple[Any, ...]) -> bytes:
+    whole = copy.deepcopy(capture())
+    del at(whole, where[:-1])[where[-1]]
+    return pickle_of(whole)
 
 
 def integers() -> Files:
@@ -104,7 +118,8 @@ def names() -> Files:
     """Terminal escapes, direction marks, markup and breakers of formats at every place of text."""
     yield from _put_everywhere((str,), lambda here: NAMES)
     for name in NAMES:
-        yield pickle_of(snapshot(device_traces=[[event("alloc", frames=_frames(name))]]))
+        trace = [event("alloc", frames=frames_of(name))]
+        yield partial(pickle_of, snapshot(device_traces=[trace]))
 
 
 def long_names() -> Files:
@@ -114,34 +129,33 @@ def long_names() -> Files:
         yield from _put_everywhere((str,), lambda here, long=long: [long])  # type: ignore[misc]
 
 
-def _frames(name: str) -> list[dict[str, Any]]:
-    return [{"filename": name, "line": 1, "name": name}]
-
-
 def cycles() -> Files:
     """A list or dict within itself at every place, and a place that is what it lies in."""
-    yield from _put_everywhere(
-        (dict, list, str, int), lambda here: (looped(list), looped(dict))
-    )
+    yield from _put_everywhere((dict, list, str, int), lambda here: (looped(list), looped(dict)))
     for where in places(capture()):
         for height in range(len(where)):
-            whole = copy.deepcopy(capture())
-            at(whole, where[:-1])[where[-1]] = at(whole, where[:height])
-            yield pickle_of(whole)
+            yield partial(_enclosed, where, height)
+
+
+def _enclosed(where: tuple[Any, ...], height: int) -> bytes:
+    whole = copy.deepcopy(capture())
+    at(whole, where[:-1])[where[-1]] = at(whole, where[:height])
+    return pickle_of(whole)
 
 
 def sharing() -> Files:
     """What would be 2^40 items if written out, or 2,000 levels deep, at every place."""
     yield from _put_everywhere((dict, list, str), lambda here: (exploding(), deep(300)))
     one = [event("alloc", addr=512 * k) for k in range(100)]
-    yield pickle_of(snapshot(device_traces=[one] * 100))
-    yield pickle_of(snapshot(segments=[segment()] * 100))
-    yield b"\x80\x04" + b"(" * 100_000 + b"t" * 100_000 + b"."
-    yield b"\x80\x04" + b"]" * 100_000 + b"a" * 99_999 + b"."
-    yield b"\x80\x04})" + b"\x85" * 100_000 + b"Ns."
+    yield partial(pickle_of, snapshot(device_traces=[one] * 100))
+    yield partial(pickle_of, snapshot(segments=[segment()] * 100))
+    for program in (b"(" * 100_000 + b"t" * 100_000, b"]" * 100_000 + b"a" * 99_999,
+                    b"})" + b"\x85" * 100_000 + b"Ns"):  # fmt: skip
+        yield partial(bytes, b"\x80\x04" + program + b".")
 
 
-def histories() -> Files:
+@ready
+def histories() -> Iterator[bytes]:
     """Addresses twice or never, sizes that sum beyond 64 bits, time that goes back."""
     base = 0x7F0000000000
     actions = ("alloc", "free_requested", "free_completed", "segment_alloc", "segment_free",
@@ -167,7 +181,8 @@ def _history(rows: list[tuple[str, int, int, int]]) -> bytes:
     return pickle_of(capture() | {"device_traces": [trace]})
 
 
-def devices() -> Files:
+@ready
+def devices() -> Iterator[bytes]:
     """Ten thousand devices, the last one there can be, and ones that only some parts know of."""
     for count in (2, 128, 129, 10_000):
         yield pickle_of(snapshot(device_traces=[[event("alloc")] for _ in range(count)]))
@@ -191,23 +206,27 @@ def bombs() -> Files:
     for program in (
         b"K\x00r\xff\xff\xff\x7f.", b"K\x00r\x00\x00\x00\x04.", b"K\x00p2147483647\n.",
         b"\x8d" + b"\xff" * 8 + b"N.", b"\x8e\xff\xff\xff\xff\x00\x00\x00\x00N.",
-        b"\x96\xff\xff\xff\xff\x00\x00\x00\x00N.", b"X\xff\xff\xff\xffabc.", b"\x8b\xff\xff\xff\x7f.",
+        b"\x96\xff\xff\xff\xff\x00\x00\x00\x00N.", b"X\xff\xff\xff\xffabc.",
+        b"\x8b\xff\xff\xff\x7f.",
         b"\x95\xff\xff\xff\xff\xff\xff\xff\x7fN.", b"(" + b"}" * 10_000 + b"l.",
     ):  # fmt: skip
-        yield b"\x80\x04" + program
-        yield b"\x80\x05" + program
+        yield partial(bytes, b"\x80\x04" + program)
+        yield partial(bytes, b"\x80\x05" + program)
     for fill in (b"N", b"}", b"]", b"(", b"\x94", b"N0", b"h\x00", bytes(1)):
-        body = b"\x80\x04K\x00\x94" + fill * ((65 << 20) // len(fill)) + b"."
-        yield gzip.compress(body, 9, mtime=0)
-        yield zstandard.compress(body)
+        for compress in (partial(gzip.compress, compresslevel=1), zstandard.compress):
+            yield partial(_inflated, fill, compress)
     raw = pickle_of(capture())
     for rest in (b"\x00", raw, b"\x1f\x8b", b"\xff" * 1000):
-        yield raw + rest
-        yield gzip.compress(raw, mtime=0) + rest
-        yield zstandard.compress(raw) + rest
+        for data in (raw, gzip.compress(raw, mtime=0), zstandard.compress(raw)):
+            yield partial(bytes, data + rest)
 
 
-def tables() -> Files:
+def _inflated(fill: bytes, compress: Callable[[bytes], bytes]) -> bytes:
+    return compress(b"\x80\x04K\x00\x94" + fill * ((65 << 20) // len(fill)) + b".")
+
+
+@ready
+def tables() -> Iterator[bytes]:
     """What the recorder's tables say of one another: lengths, rows, loops, marks there are not."""
     for change in _TABLES:
         whole = copy.deepcopy(capture())
@@ -276,23 +295,18 @@ _TABLES: list[Callable[[Any], Any]] = [
 ]  # fmt: skip
 
 
-def sources() -> Files:
+@ready
+def sources() -> Iterator[bytes]:
     """Lines of generated code that are cut off, slow to search or full of endless numbers."""
     allocs = [
-        event("alloc", addr=0x7F0000000000 + 512 * k, frames=_frames(name) + FRAMES)
-        for k, name in enumerate(_FILES)
+        event("alloc", addr=0x7F0000000000 + 512 * k, frames=frames_of(name) + FRAMES)
+        for k, name in enumerate(GENERATED)
     ]
     for line in (*LINES, *_pumped()):
         text = f"{line}\n# AOT ID: ['0_forward']\n{line}\ndef f(): pass\n{line}"
-        whole = capture(sources=dict.fromkeys(_FILES, f"# AOT ID: ['0_forward']\n{text}"))
+        whole = capture(sources=dict.fromkeys(GENERATED, f"# AOT ID: ['0_forward']\n{text}"))
         whole["device_traces"][0] += allocs
         yield pickle_of(whole)
-
-
-_FILES = (
-    "thunder.computation_3", "thunder.to_be_compiled_1", "<eval_with_key>.12",
-    "/tmp/torchinductor_x/ab/cabcdefghijklmnopqrstuvwxy.py",
-)  # fmt: skip
 
 
 def _pumped() -> Iterator[str]:
@@ -307,6 +321,11 @@ def _pumped() -> Iterator[str]:
         stretch = piece * (_STRETCH // len(piece))
         for front, back in (("", ""), ("a", "!"), ("a = ", "("), ("# ", "\x00"), ("l_", "_")):
             yield f"{front}{stretch}{back}"
+
+
+def lopsided() -> Files:
+    """A megabyte or two in one part of the file."""
+    return (partial(grow, make) for make in LOPSIDED)
 
 
 CLASSES: dict[str, Callable[[], Files]] = {
@@ -326,227 +345,5 @@ CLASSES: dict[str, Callable[[], Files]] = {
     "names of 10^6 characters": long_names,
     "tables at odds": tables,
     "hostile sources": sources,
+    "lopsided, a megabyte or two": lopsided,
 }
-
-
-def lopsided() -> Files:
-    """A megabyte or two in one part of the file: what is not linear in it takes minutes."""
-    for make in _LOPSIDED:
-        whole = copy.deepcopy(capture())
-        make(whole)
-        yield pickle_of(whole)
-
-
-_MANY = 20_000
-
-
-def _grow_owners(whole: Any) -> None:
-    one = whole["memtrace"]["owners"][0]
-    whole["memtrace"]["owners"] = [
-        one | {"name": f"fc.{k}", "address": 512 * k, "mark": k % 2} for k in range(_MANY)
-    ]
-
-
-def _grow_marks(whole: Any) -> None:
-    marks = whole["memtrace"]["marks"]
-    kinds = ["call", "backward", "optimizer", "compile", "step"]
-    marks["kind"] = [kinds[k % 5] for k in range(_MANY)]
-    marks["edge"] = ["begin"] * (_MANY // 2) + ["end"] * (_MANY // 2)
-    marks["name"] = [""] * _MANY
-    marks["time_ns"] = list(range(_MANY))
-    marks["event"] = [[k % 6] for k in range(_MANY)]
-    marks["stats"] = [[[k] * 6] for k in range(_MANY)]
-
-
-def _grow_iterations(whole: Any) -> None:
-    _grow_marks(whole)
-    one = whole["memtrace"]["iterations"][0]
-    whole["memtrace"]["iterations"] = [
-        one | {"index": k, "begin": 0, "end": _MANY - 1, "profiled": k == 0} for k in range(2000)
-    ]
-    _grow_lifetimes(whole)
-
-
-def _grow_lifetimes(whole: Any) -> None:
-    whole["device_traces"][0] = [
-        event("alloc", addr=0x7F0000000000 + 512 * k, frames=[_line(k % 200), _line(k)])
-        for k in range(_MANY)
-    ]
-
-
-def _line(number: int) -> dict[str, Any]:
-    return {"filename": "/home/me/train.py", "line": number, "name": "main"}
-
-
-def _grow_segments(whole: Any) -> None:
-    """Each with a block in use that has another size than the history says."""
-    _grow_lifetimes(whole)
-    whole["segments"] = [
-        segment(address=0x7F0000000000 + 512 * k, total=512, blocks=[_block(k, 256)])
-        for k in range(_MANY)
-    ]
-    whole["device_traces"][0] += [
-        event("segment_free", addr=0x700000000000 + 512 * k) for k in range(_MANY)
-    ]
-
-
-def _block(k: int, size: int) -> dict[str, Any]:
-    return {"address": 0x7F0000000000 + 512 * k, "size": size, "requested_size": 1,
-            "state": "active_allocated", "frames": []}  # fmt: skip
-
-
-def _grow_start(whole: Any) -> None:
-    whole["memtrace"]["devices"][0]["start_segments"] = [
-        segment(address=512 * k, total=512, blocks=[]) for k in range(_MANY)
-    ]
-    whole["device_traces"][0] = [
-        event(("segment_map", "segment_unmap")[k % 2], addr=512 * ((k * 7919) % _MANY))
-        for k in range(_MANY)
-    ]
-
-
-def _grow_frees(whole: Any) -> None:
-    """Two events at each address, none of which has a beginning."""
-    kinds = ("free_completed", "free_requested")
-    whole["device_traces"][0] = [
-        event(kinds[k % 2], addr=512 * (k // 7)) for k in range(2 * _MANY)
-    ]
-
-
-def _grow_operators(whole: Any) -> None:
-    """Each within the one before, and a memory event and a kernel in the innermost ones."""
-    profile = whole["memtrace"]["profile"]
-    n = _MANY
-    profile["ops"] = {
-        "name": [f"aten::op{k}" if k % 2 else "MmBackward0" for k in range(n)],
-        "kind": ["cpu_op"] * (n // 2) + ["cuda_runtime"] * (n // 2),
-        "thread": [1] * n,
-        "start_ns": [1500 + k for k in range(n)],
-        "duration_ns": [4 * n - 2 * k for k in range(n)],
-        "sequence": list(range(n)),
-        "forward_thread": [1] * n,
-        "correlation": list(range(n)),
-        "shapes": [""] * n,
-    }
-    profile["kernels"] = {
-        "name": ["k<" * 20 + str(k) for k in range(n)],
-        "kind": ["kernel"] * n,
-        "device": [0] * n,
-        "stream": [k % 9 for k in range(n)],
-        "start_ns": [1500 + k for k in range(n)],
-        "duration_ns": [2 * n - k for k in range(n)],
-        "correlation": list(range(n))[::-1],
-        "bytes": [-1] * n,
-    }
-    profile["memory"] = {
-        "addr": [0x7F0000000000 + 512 * k for k in range(n)],
-        "bytes": [512] * n,
-        "device": [0] * n,
-        "thread": [1] * n,
-        "time_ns": [1500 + k for k in range(n)],
-        "op": [min(n // 2 + k, n - 1) if k % 3 else n // 2 - 1 - k % 100 for k in range(n)],
-    }
-    _grow_lifetimes(whole)
-    for one in whole["device_traces"][0]:
-        one["frames"] = []
-    whole["memtrace"]["marks"]["event"] = [[0], [n]]
-
-
-def _grow_ranges(whole: Any) -> None:
-    """Lines of generated code, each within the one before."""
-    _grow_operators(whole)
-    ops = whole["memtrace"]["profile"]["ops"]
-    ops["name"] = [f"memtrace line thunder.computation_3:{k}" for k in range(_MANY)]
-
-
-def _grow_graphs(whole: Any) -> None:
-    """Many FX graphs, and a kernel's comment that names nodes of all of them."""
-    meta = whole["memtrace"]
-    node = meta["fx"]["<eval_with_key>.12"][0]
-    meta["fx"] = {f"<eval_with_key>.{k}": [node | {"node": f"n{k}"}] for k in range(_MANY // 4)}
-    listed = ", ".join(f"n{k}" for k in range(300))
-    lines = ["# AOT ID: ['0_forward']"]
-    for k in range(1000):
-        lines.append(f"buf{k} = empty_strided_cuda((4, ), (1, ), torch.float32)")
-        lines.append(f"# Source Nodes: [{listed}]")
-        lines.append(f"triton_{k}.run(buf{k}, 4)")
-    meta["sources"] = {_FILES[3]: "\n".join(lines)}
-    whole["device_traces"][0] = [
-        event("alloc", addr=512 * k, frames=[{"filename": _FILES[3], "line": 2 + 3 * k, "name": "call"}])
-        for k in range(1000)
-    ]  # fmt: skip
-
-
-def _grow_thunder(whole: Any) -> None:
-    """One program with very many symbols, all of which read one tensor."""
-    meta = whole["memtrace"]
-    trace = meta["thunder"][0]["traces"][0]
-    one = trace["symbols"][0]
-    trace["symbols"] = [
-        one | {"line": k, "args": ["t0", f"t{k}"], "outputs": [_tensor(f"t{k + 1}")]}
-        for k in range(3000)
-    ]
-    text = "\n".join(f"t{k + 1} = reshape(t{k}, t0)" for k in range(3000))
-    meta["sources"] = {trace["filename"]: text}
-    whole["device_traces"][0] = [
-        event("alloc", addr=512 * k, size=24, frames=[{"filename": trace["filename"], "line": k, "name": "f"}])
-        for k in range(3000)
-    ]  # fmt: skip
-
-
-def _tensor(name: str) -> dict[str, Any]:
-    return {"name": name, "shape": [2, 3], "dtype": "float32", "device": "cuda:0"}
-
-
-def _grow_modules(whole: Any) -> None:
-    module = whole["memtrace"]["thunder"][0]
-    whole["memtrace"]["thunder"] = [module | {"name": f"Model#{k}"} for k in range(3000)]
-
-
-def _grow_compilations(whole: Any) -> None:
-    one = whole["memtrace"]["compilations"][0]
-    whole["memtrace"]["compilations"] = [one | {"reason": str(k)} for k in range(_MANY)]
-    whole["memtrace"]["facts"]["notes"] = [f"note {k}" for k in range(_MANY)]
-
-
-def _grow_annotations(whole: Any) -> None:
-    whole["memtrace"]["iterations"] = []
-    whole["memtrace"]["profile"] = None
-    whole["external_annotations"] = [
-        {"name": f"ProfilerStep#{k // 2}", "stage": ("START", "END")[k % 2], "time_us": k}
-        for k in range(_MANY)
-    ]
-
-
-def _share_source(whole: Any) -> None:
-    """One text of a megabyte under very many names."""
-    text = "# AOT ID: ['0_forward']\n" + "t1 = f(t0)\n" * 90_000
-    whole["memtrace"]["sources"] = {f"thunder.computation_{k}": text for k in range(_MANY)}
-    whole["device_traces"][0] = [
-        event("alloc", addr=512 * k, frames=_frames(f"thunder.computation_{k}")) for k in range(500)
-    ]
-
-
-def _share_name(whole: Any) -> None:
-    """One name of a megabyte at very many lines."""
-    name = "/x/" + "n" * 1_000_000
-    whole["device_traces"][0] = [
-        event("alloc", addr=512 * k, frames=[{"filename": name, "line": k, "name": name}])
-        for k in range(_MANY)
-    ]
-
-
-def _share_tensor(whole: Any) -> None:
-    trace = whole["memtrace"]["thunder"][0]["traces"][0]
-    name = "t" * 1_000_000
-    trace["symbols"][0]["outputs"] = [_tensor(name) for _ in range(_MANY)]
-    whole["memtrace"]["marks"]["name"] = [name, name]
-    whole["memtrace"]["profile"]["kernels"]["name"] = [name]
-
-
-_LOPSIDED: list[Callable[[Any], None]] = [
-    _grow_owners, _grow_marks, _grow_iterations, _grow_lifetimes, _grow_segments, _grow_start,
-    _grow_frees, _grow_operators, _grow_ranges, _grow_graphs, _grow_thunder, _grow_modules,
-    _grow_compilations, _grow_annotations, _share_source, _share_name, _share_tensor,
-]  # fmt: skip
-CLASSES["lopsided, a megabyte or two"] = lopsided

@@ -14,7 +14,6 @@ from typing import Any
 import zstandard
 
 from memtrace.errors import MemtraceError
-from memtrace.snapshot.files import read_bytes
 from memtrace.snapshot.unpickle import load_plain
 from tests.hostile.values import INTEGERS, LINES, NAMES, any_value
 
@@ -28,15 +27,17 @@ OPCODES = [
     b"\x8b\xff\xff\xff\x7f", b"G\x7f\xf8" + bytes(6), b"I01\n", b"L9999999999999999999L\n",
     b"F1e999\n", b"S'a'\n", b"V\\ud800\n", b"\x8c\x01x", b"\x8c\xff", b"X\xff\xff\xff\xff",
     b"\x8d\xff\xff\xff\xff\x00\x00\x00\x00", b"\x8d" + b"\xff" * 8, b"B\xff\xff\xff\x7f",
-    b"\x8e" + b"\xff" * 8, b"\x96" + b"\xff" * 8, b"C\x04\x00\x00\x00\x00", b"\x80\x04", b"\x80\xff",
+    b"\x8e" + b"\xff" * 8, b"\x96" + b"\xff" * 8, b"C\x04\x00\x00\x00\x00", b"\x80\x04",
+    b"\x80\xff",
     b"\x95" + bytes(8), b"\x95" + b"\xff" * 8, b"cos\nsystem\n", b"ios\nsystem\n", b"\x93", b"R",
-    b"b", b"o", b"Q", b"Pid\n", b"\x81", b"\x92", b"\x82\x01", b"\x97", b"\x98", b"T\xff\xff\xff\x7f",
+    b"b", b"o", b"Q", b"Pid\n", b"\x81", b"\x92", b"\x82\x01", b"\x97", b"\x98",
+    b"T\xff\xff\xff\x7f",
 ]  # fmt: skip
 
 
 def mutate(data: bytes, chance: random.Random) -> bytes:
     """A damaged copy of a file: its objects, mostly, or else its bytes."""
-    whole = _load(data) if chance.random() < 0.8 else None
+    whole = load(data) if chance.random() < 0.8 else None
     if whole is not None:
         for _ in range(chance.choice((1, 1, 2, 3, 5, 10))):
             whole = damage(whole, chance)
@@ -56,18 +57,12 @@ def pickle_of(whole: Any, protocol: int = 4) -> bytes:
         return pickle.dumps(None, protocol)
 
 
-def _load(data: bytes) -> Any:
+def load(data: bytes) -> Any:
+    """The object in a file, None where it cannot be had."""
     try:
         return load_plain(data, "")
     except MemtraceError:
         return None
-
-
-def unwrapped(data: bytes, folder: Any) -> bytes:
-    """The pickle in a compressed file."""
-    path = folder / "wrapped"
-    path.write_bytes(data)
-    return read_bytes(path)
 
 
 def cut_bytes(data: bytes, chance: random.Random) -> bytes:

@@ -55,9 +55,7 @@ def cut_short(whole: dict[str, Any]) -> dict[str, Any]:
     profile["memory"]["op"] = [op if op < _OPS else -1 for op in profile["memory"]["op"]]
     files = {f["filename"] for event in whole["device_traces"][0] for f in event["frames"] or ()}
     meta["sources"] = {
-        k: "\n".join(text.split("\n")[:_LINES])
-        for k, text in meta["sources"].items()
-        if k in files
+        k: "\n".join(text.split("\n")[:_LINES]) for k, text in meta["sources"].items() if k in files
     }
     for module in meta["thunder"]:
         for trace in module["traces"]:
