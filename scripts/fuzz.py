@@ -31,6 +31,7 @@ except ImportError:
     atheris = None
 
 _MEMORY = 6 << 30  # of the process: what asks for more fails and is found
+_MINIMISING = 30  # seconds
 _HANG = 120  # seconds for one file, then the process ends, and the traceback says where
 
 
@@ -84,19 +85,28 @@ class Fuzzer:
         wrongs = self.bench.check(data, most=2)
         if self.bench.read > before:
             self.readable[self.chance.randrange(len(self.readable))] = data
-        faulthandler.cancel_dump_traceback_later()
         self.files += 1
         for wrong in wrongs:
             kind = kind_of(wrong)
             if kind not in self.kinds:
                 name = hashlib.sha256(kind.encode()).hexdigest()[:12]
                 if not (self.found / f"{name}.pkl").exists():
-                    (self.found / f"{name}.pkl").write_bytes(data)
+                    (self.found / f"{name}.pkl").write_bytes(self.minimise(data, kind))
                     (self.found / f"{name}.txt").write_text(wrong + "\n", errors="replace")
                     print(f"found {name}: {ascii(wrong)[:300]}", flush=True)
             self.kinds[kind] = self.kinds.get(kind, 0) + 1
+        faulthandler.cancel_dump_traceback_later()
         if self.files % 200 == 0:
             self.report()
+
+    def minimise(self, data: bytes, kind: str) -> bytes:
+        """A smaller file with the same failure, if one is found in half a minute."""
+        from tests.hostile.minimise import minimise
+
+        def fails(candidate: bytes) -> bool:
+            return kind in map(kind_of, self.bench.check(candidate))
+
+        return minimise(data, fails, _MINIMISING) if fails(data) else data
 
     def report(self) -> None:
         """Adds up what this run did, in a file of its own."""

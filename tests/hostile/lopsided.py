@@ -1,4 +1,4 @@
-"""Files with a megabyte or two in one part: what is not linear in it takes minutes, or gigabytes."""
+"""Files with a megabyte or two in one part: what is not linear in it takes minutes or GBs."""
 
 from __future__ import annotations
 

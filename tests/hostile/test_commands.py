@@ -10,9 +10,11 @@ import pytest
 
 from tests.hostile.classes import CLASSES
 from tests.hostile.commands import Bench
-from tests.hostile.mutators import mutate
+from tests.hostile.minimise import minimise
+from tests.hostile.mutators import load, mutate, pickle_of
 from tests.hostile.results import Outcome, check_outcome, check_written
 from tests.hostile.seeds import small_seeds
+from tests.snapshot.build import capture
 
 _FILES = 5  # of each class
 _MUTATIONS = 60
@@ -66,6 +68,15 @@ def test_mutations(bench: Bench) -> None:
 def test_the_checks_notice(outcome: Outcome, wrong: str) -> None:
     found = check_outcome(outcome, "/x/a.pkl")
     assert found == [] if not wrong else found[0].startswith(wrong)
+
+
+def test_what_fails_is_made_smaller() -> None:
+    whole = capture()
+    whole["memtrace"]["owners"] *= 30
+    whole["memtrace"]["owners"].append("culprit")
+    smallest = load(minimise(pickle_of(whole), lambda data: b"culprit" in data, 20))
+    assert smallest == {"memtrace": {"owners": ["culprit"]}}
+    assert minimise(b"\xff" * 50 + b"!" + b"\xff" * 70, lambda data: b"!" in data, 20) == b"!"
 
 
 def test_written_files_are_looked_at(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_linear(name: str) -> None:
     ("quadratic", "length"),
     [
         (r"(?P<file>[\w./+-]+\.py):(?P<line>\d+)", 10_000),
-        (r"Source Nodes: \[(?P<names>[^\]]*)\]", 60_000),
+        (r"Source Nodes: \[(?P<names>[^\]]*)\]", 30_000),
         (r"[<(].*$", 10_000),
     ],
 )
