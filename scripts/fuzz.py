@@ -41,15 +41,21 @@ def instrument() -> None:
         return
     with atheris.instrument_imports(include=["memtrace"]):
         import memtrace.analysis
+        import memtrace.analysis.findings
         import memtrace.analysis.history
         import memtrace.analysis.overview
+        import memtrace.analysis.predicted
         import memtrace.analysis.tracks
         import memtrace.cli
+        import memtrace.program
         import memtrace.render.chrome
+        import memtrace.render.explain
+        import memtrace.render.explain_json
         import memtrace.render.json
         import memtrace.render.kineto
         import memtrace.render.page
         import memtrace.render.perfetto
+        import memtrace.render.predictions
         import memtrace.render.text
         import memtrace.symbols  # noqa: F401
 

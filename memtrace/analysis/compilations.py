@@ -15,7 +15,7 @@ from memtrace.snapshot.columns import Recording
 from memtrace.symbols.table import short_path
 
 # In a guard's text: values of the program's and addresses, unlike sizes and versions.
-_CHANGING = re.compile(r"0x[0-9a-f]+|-?\d+\.\d+(?:e[-+]?\d+)?|\b\d{9,}\b", re.IGNORECASE)
+_CHANGING = re.compile(r"0x[0-9a-f]+|(?<!\d)-?\d++\.\d++(?:e[-+]?\d+)?|\b\d{9,}\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,15 +16,15 @@ _PREFIX = re.compile(
 )
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
 _ELISION = re.compile(
-    r"^\s*#?\s*(?:[\[(<{]*\s*(?:\.{3,}|…|(?:\.{3,}|…)?\s*(?:omitted|snip|snipped|skipped|truncated"
-    r"|cut|\d+ (?:more )?lines?[^=(]*)\s*(?:\.{3,}|…)?)\s*[\])>}]*)\s*$",
+    r"^\s*+#?+\s*+(?:[\[(<{]*+\s*+(?:(?:\.{3,}+|…)?+\s*+(?:omitted|snipped|snip|skipped|truncated"
+    r"|cut|\d++ (?:more )?lines?[^=(]*+)\s*+(?:\.{3,}+|…)?+|\.{3,}+|…)\s*+[\])>}]*+)\s*+$",
     re.IGNORECASE,
 )
 # What begins a statement or comment of its own, and so never continues the line before.
-_NAMES = r"[A-Za-z_]\w*(?:\s*,\s*[A-Za-z_]\w*)*\s*,?\s*"
+_NAMES = r"[A-Za-z_]\w*+(?:\s*+,\s*+[A-Za-z_]\w*+)*+(?:\s*+,)?+"
 _BEGINS = re.compile(
-    r"^\s*(?:#|del\s|return\b|def\s|@|import\s|from\s|clear_mutable_collection\("
-    rf"|(?:{_NAMES}|\[{_NAMES}\]|\({_NAMES}\))(?::\s*\"[^\"]*\"\s*)?\s=\s)"
+    r"^\s*+(?:#|del\s|return\b|def\s|@|import\s|from\s|clear_mutable_collection\("
+    rf"|(?:{_NAMES}|\[{_NAMES}\s*+\]|\({_NAMES}\s*+\))(?:\s*+:\s*+\"[^\"]*+\")?+\s*+(?<=\s)=\s)"
 )
 # A part of what unpacks a collection.
 _ONLY_NAMES = re.compile(r"^\s*[A-Za-z_]\w*(?:\s*,\s*[A-Za-z_]\w*)*\s*,\s*$")

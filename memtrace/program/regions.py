@@ -8,19 +8,20 @@ asserted. Their workspaces are not in the file.
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from memtrace.symbols.numbers import NUMBER, SHAPE, read_shape
 from memtrace.symbols.statements import Source, Statement, Tensor, parse_source
 
-_CALL = re.compile(r"^\s*def call\((?:self, )?args\)", re.MULTILINE)
+_CALL = re.compile(r"^[ \t]*def call\((?:self, )?args\)", re.MULTILINE)
 _RETURNED = re.compile(
-    r"reinterpret_tensor\((?P<base>\w+), \((?P<shape>[\d, ]*)\), \((?P<strides>[\d, ]*)\)[^)]*\)"
+    rf"reinterpret_tensor\((?P<base>\w+), \((?P<shape>{SHAPE})\), \((?P<strides>{SHAPE})\)[^)]*\)"
     r"|(?P<name>[A-Za-z_]\w*)"
 )
-_RESULT = re.compile(r"^(?P<whole>\w+)\[(?P<number>\d+)\]")
+_RESULT = re.compile(rf"^(?P<whole>\w+)\[(?P<number>{NUMBER})\]")
 _ALIAS = re.compile(r"^(?:reinterpret_tensor\((?P<base>\w+),|(?P<name>\w+)(?:;|\s*#|$))")
 _MAKERS = ("torch.ops.", "extern_kernels.")
 
@@ -80,7 +81,10 @@ class _Memory:
         self._source = source
         self._workspace = workspace
         self._of: dict[str, str] = {}  # a name → the buffer it was allocated as
+        self._names: Counter[str] = Counter()  # of each buffer
         self._sizes: dict[str, int] = {}
+        self._inside: dict[str, list[str]] = defaultdict(list)  # the parts of a tuple of results
+        self._elements = _elements(source)
         self._live = 0
         self.most = 0
 
@@ -98,11 +102,11 @@ class _Memory:
         elif (part := _RESULT.match(value)) is not None and name:
             whole = f"{part['whole']}[{part['number']}]"
             if whole in self._sizes:
-                self._of[name] = whole
+                self._call(name, whole)
         elif (again := _ALIAS.match(value)) is not None and name:
             base = again["base"] or again["name"]
             if base in self._of:
-                self._of[name] = self._of[base]
+                self._call(name, self._of[base])
         self.most = max(self.most, self._live + extra)
         for deleted in statement.deletes:
             self._delete(deleted)
@@ -114,8 +118,20 @@ class _Memory:
         return self._source.buffers.get(name) or Tensor(name, (0,), "uint8")
 
     def _make(self, name: str, tensor: Tensor) -> None:
-        self._of[name] = name
+        self._call(name, name)
         self._add(name, max(tensor.bytes, 0))
+
+    def _call(self, name: str, memory: str) -> None:
+        """Gives a buffer a name, which may have been another's."""
+        self._forget(name)
+        self._of[name] = memory
+        self._names[memory] += 1
+
+    def _forget(self, name: str) -> str | None:
+        memory = self._of.pop(name, None)
+        if memory is not None:
+            self._names[memory] -= 1
+        return memory
 
     def _add(self, memory: str, size: int) -> None:
         self._sizes[memory] = size
@@ -123,7 +139,7 @@ class _Memory:
 
     def _make_results(self, name: str, statement: Statement) -> None:
         """What an operator returns, by the assertions that follow: itself or its parts."""
-        self._of[name] = name
+        self._call(name, name)
         whole = self._source.buffers.get(name)
         if whole is not None and whole.bytes >= 0:
             self._add(name, whole.bytes)
@@ -131,26 +147,24 @@ class _Memory:
         for number, part in self._parts(name).items():
             size = part.bytes if part.dtype else replace(part, dtype="float32").bytes
             self._add(f"{name}[{number}]", max(size, 0))
+            self._inside[name].append(f"{name}[{number}]")
 
     def _parts(self, whole: str) -> dict[int, Tensor]:
         """The elements of a tuple of results, as far as the file takes and describes them."""
         found: dict[int, Tensor] = {}
-        for name, maker in self._source.makers.items():
-            element = _RESULT.match(maker.text.partition("=")[2].strip())
-            if element is None or element["whole"] != whole:
-                continue
+        for name, number in self._elements.get(whole, ()):
             tensor = self._source.buffers.get(name)
             if tensor is not None:
-                found[int(element["number"])] = tensor
+                found[number] = tensor
         return found
 
     def _delete(self, name: str) -> None:
-        memory = self._of.pop(name, None)
-        if memory is None or memory in self._of.values():
+        memory = self._forget(name)
+        if memory is None or self._names[memory]:
             return
         # The name of a tuple holds all of its parts, unless these were taken by name.
-        for one in [m for m in self._sizes if m == memory or m.startswith(f"{memory}[")]:
-            if one not in self._of.values():
+        for one in (memory, *self._inside.pop(memory, ())):
+            if one in self._sizes and not self._names[one]:
                 self._live -= self._sizes.pop(one)
 
     def read_return(self, text: str) -> tuple[Returned, ...]:
@@ -164,14 +178,20 @@ class _Memory:
             tensor = base if base is not None else Tensor(name, (), "")
             if one["base"]:
                 tensor = replace(
-                    tensor, shape=_numbers(one["shape"]), strides=_numbers(one["strides"])
+                    tensor, shape=read_shape(one["shape"]), strides=read_shape(one["strides"])
                 )
             found.append(Returned(memory, tensor, self._sizes.get(memory, 0)))
         return tuple(found)
 
 
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(n) for n in text.split(",") if n.strip())
+def _elements(source: Source) -> dict[str, list[tuple[str, int]]]:
+    """By the name of a tuple: what is taken out of it, and from which place."""
+    found: dict[str, list[tuple[str, int]]] = defaultdict(list)
+    for name, maker in source.makers.items():
+        element = _RESULT.match(maker.text.partition("=")[2].strip())
+        if element is not None:
+            found[element["whole"]].append((name, int(element["number"])))
+    return found
 
 
 def find_region(

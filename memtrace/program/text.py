@@ -26,13 +26,13 @@ from memtrace.symbols.statements import THUNDER_DTYPES, Tensor, parse_statement
 
 # 't1129: "cuda:0 f32[4095, 152064]"', in a comment, a signature or an annotation
 _TYPE = re.compile(
-    r'(?P<name>[A-Za-z_]\w*)\s*:\s*"(?:FUTURE\s+)?(?P<device>[\w:]+)\s(?P<dtype>\w+)'
+    r'(?<!\w)(?P<name>[A-Za-z_]\w*+)\s*+:\s*+"(?:FUTURE\s++)?(?P<device>[\w:]+)\s(?P<dtype>\w+)'
     r'\[(?P<shape>[\d,\s]*)\]"'
 )
 _MOST_DIGITS = 15
 _ORIGIN = re.compile(r"^\s*#\s(?P<file>\S.*?):(?P<line>\d+):\s")
 _DEF = re.compile(r"^\s*def\s+(?P<name>\w+)\s*\((?P<signature>.*)$")
-_UNPACK = re.compile(r"^\s*(?P<names>[\w\s,]+?),?\s*=\s*(?P<collection>[A-Za-z_]\w*)\s*(?:#.*)?$")
+_UNPACK = re.compile(r"^(?P<names>[\w\s,]++)=\s*+(?P<collection>[A-Za-z_]\w*+)\s*+(?:#.*)?$")
 _CLEAR = re.compile(r"\bclear_mutable_collection\((?P<name>\w+)\)")
 _INSIDE = re.compile(r"^\s*#\s*(?P<code>[\[(]?[A-Za-z_][^=#\"]*=\s[A-Za-z_][\w.]*\(.*)$")
 _CALLED = re.compile(r"^\s*[\w.]+\(|=\s*[A-Za-z_][\w.]*\(")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from memtrace.program.strides import Strides, dense, is_dense
+from memtrace.symbols.numbers import read_number
 from memtrace.symbols.statements import Tensor
 
 _FLOAT = 4  # bytes of the type that reductions accumulate in
@@ -53,8 +54,8 @@ def _embedding_backward(text: str, inputs: Sequence[Tensor]) -> Need:
     count = math.prod(indices.shape)
     if count <= 3072:
         return NOTHING
-    numbers = [int(n) for n in text.rpartition("(")[2].replace(" ", "").split(",") if n.isdecimal()]
-    weights = numbers[0] if numbers else count
+    found = (read_number(n) for n in text.rpartition("(")[2].replace(" ", "").split(","))
+    weights = next((number for number in found if number >= 0), count)
     parts = count // 10 + min(count, weights)
     sorting = 3 * count * _INDEX + 2 * _INDEX
     return Need(sorting + parts * (_INDEX + grad.shape[-1] * _FLOAT))

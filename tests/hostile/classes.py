@@ -12,6 +12,7 @@ import zstandard
 
 from tests.hostile.lopsided import GENERATED, LOPSIDED, frames_of, grow
 from tests.hostile.mutators import OPCODES, pickle_of
+from tests.hostile.seeds import trace_text
 from tests.hostile.values import FLOATS, INTEGERS, LINES, NAMES, deep, exploding, looped
 from tests.snapshot.build import FRAMES, capture, event, segment, snapshot
 
@@ -323,6 +324,21 @@ def _pumped() -> Iterator[str]:
             yield f"{front}{stretch}{back}"
 
 
+@ready
+def texts() -> Iterator[bytes]:
+    """Traces as text: every beginning, slow and endless lines, and each line very often."""
+    whole = trace_text()
+    yield from (whole[:end] for end in range(0, len(whole), 50))
+    yield from (whole.decode().encode(code) for code in ("utf-16", "utf-8-sig", "utf-32"))
+    lines = whole.decode().split("\n")
+    for line in (*LINES, *_pumped()):
+        middle = len(lines) // 2
+        text = "\n".join([*lines[:middle], line, *lines[middle:]])
+        yield text.encode("utf-8", "replace")
+    for line in dict.fromkeys(lines):
+        yield "\n".join([*lines, *[line] * 2000, *lines]).encode()
+
+
 def lopsided() -> Files:
     """A megabyte or two in one part of the file."""
     return (partial(grow, make) for make in LOPSIDED)
@@ -345,5 +361,6 @@ CLASSES: dict[str, Callable[[], Files]] = {
     "names of 10^6 characters": long_names,
     "tables at odds": tables,
     "hostile sources": sources,
+    "traces as text": texts,
     "lopsided, a megabyte or two": lopsided,
 }

@@ -42,6 +42,8 @@ def mutate(data: bytes, chance: random.Random) -> bytes:
         for _ in range(chance.choice((1, 1, 2, 3, 5, 10))):
             whole = damage(whole, chance)
         data = pickle_of(whole, chance.choice((4, 4, 4, 4, 2, 5)))
+    elif data.isascii() and chance.random() < 0.8:
+        data = cut_lines(data, chance)
     else:
         data = cut_bytes(data, chance)
     if chance.random() < 0.02:
@@ -63,6 +65,28 @@ def load(data: bytes) -> Any:
         return load_plain(data, "")
     except MemtraceError:
         return None
+
+
+def cut_lines(data: bytes, chance: random.Random) -> bytes:
+    """Damage to a trace as text: lines moved, cut, changed and put in."""
+    lines = data.decode("ascii").split("\n")
+    for _ in range(chance.choice((1, 2, 5, 20))):
+        at = chance.randrange(len(lines))
+        how = chance.randrange(5)
+        if how == 0:
+            lines[at : at + chance.randrange(1, 4)] = []
+        elif how == 1:
+            lines[at] = lines[at][: chance.randrange(len(lines[at]) + 1)]
+        elif how == 2:
+            lines.insert(at, chance.choice((*lines, *LINES, *NAMES)))
+        elif how == 3:
+            words = lines[at].split(" ")
+            words[chance.randrange(len(words))] = chance.choice((*words, *NAMES, "t1", "return"))
+            lines[at] = " ".join(words)
+        else:
+            lines.insert(chance.randrange(len(lines)), lines.pop(at))
+        lines = lines or [""]
+    return "\n".join(lines).encode("utf-8", "replace")
 
 
 def cut_bytes(data: bytes, chance: random.Random) -> bytes:

@@ -80,7 +80,7 @@ def check_result(command: list[str], outcome: Outcome) -> list[str]:
         found = json.loads(outcome.out, parse_constant=_no_constant)
     except ValueError as error:
         return [f"json: {error}"]
-    if command[0] == "show":
+    if command[0] not in ("peak", "diff"):
         return []
     prefix = "delta_" if command[0] == "diff" else ""
     total = found["gap_bytes"] if prefix else found["peak_bytes"]

@@ -25,7 +25,15 @@ def small_seeds() -> dict[str, bytes]:
     found = {"built": pickle.dumps(capture(), 4), "plain": pickle.dumps(snapshot(), 4)}
     for name in SMALL:
         found[name] = read_bytes(ROOT / f"tests/data/{name}.pkl.gz")
-    return found
+    return found | {"text": trace_text()}
+
+
+def trace_text() -> bytes:
+    """Thunder traces as text, which ``explain`` and ``predict`` read."""
+    raw = read_bytes(ROOT / "tests/data/planted/extra_cast-nvfuser.pkl.gz")
+    sources = load_plain(raw, "")["memtrace"]["sources"]
+    texts = (text for name, text in sources.items() if name.startswith("thunder."))
+    return "\n\n".join(texts).encode("ascii", "replace")
 
 
 def cut_seeds() -> dict[str, bytes]:
