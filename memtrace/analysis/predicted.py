@@ -18,6 +18,8 @@ from memtrace.program import Prediction, Program, predict, read_programs
 from memtrace.symbols.stacks import Stacks
 from memtrace.timeline import Window, live
 
+_NAMES, _MOST_CHARACTERS = 4, 60  # of programs, in a message
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
@@ -75,7 +77,8 @@ def report_prediction(subject: Subject) -> PredictReport:
         if measured is not None:
             found.append(Predicted(predict(program), measured))
     if not found:
-        names = ", ".join(dict.fromkeys(program.name for program in programs))
+        distinct = list(dict.fromkeys(program.name[:_MOST_CHARACTERS] for program in programs))
+        names = ", ".join(distinct[:_NAMES] + ["…"] * (len(distinct) > _NAMES))
         raise MemtraceError(
             f"{path}: none of its Thunder programs ({names}) allocated anything in "
             f"{subject.window.name}; choose another with --window"

@@ -60,14 +60,16 @@ def explain(
     Of two captures: which causes the gap between their peaks consists of.
     """
     from memtrace.analysis.findings import report_explain, report_explain_pair
+    from memtrace.errors import MemtraceError
     from memtrace.timeline import peak
 
     check_captures(captures)
     texts = [path for path in captures if is_text(path)]
     if texts:
         if len(captures) > 1 or what_if or target is not None:
-            raise typer.BadParameter(
-                f"{texts[0]} is a trace as text: nothing was measured, so it can be neither "
+            # No usage error: it is what the file holds that does not fit.
+            raise MemtraceError(
+                f"{texts[0]}: a text and no capture: nothing was measured, so it can be neither "
                 "compared nor replayed; give it alone"
             )
         explain_text(texts[0], top, as_json)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from memtrace.snapshot.columns import Frame
 from memtrace.snapshot.generated import is_generated
-from memtrace.symbols.sources import Sources
+from memtrace.symbols.sources import MOST_USES, Sources
 from memtrace.symbols.table import Naming, short_path
 
 
@@ -48,7 +48,7 @@ def read_life(naming: Naming, size: int, freed: Sequence[Frame], sources: Source
         consumers = sources.uses(file, names.pop())
     end = _free_line(freed, sources)
     idle = -1
-    if end is not None and consumers:
+    if end is not None and 0 < len(consumers) < MOST_USES:
         last_file, last_line, _ = consumers[-1]
         end_file, _, end_line = end.where.rpartition(":")
         if end_file == short_path(last_file) and end_line.isdecimal():

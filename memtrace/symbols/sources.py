@@ -6,6 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from heapq import heapify, heappop, heappush
 from itertools import chain
 from typing import Any
 
@@ -14,6 +15,7 @@ from memtrace.symbols.numbers import SHAPE, read_number, read_shape
 from memtrace.symbols.statements import Source, Statement, Tensor, parse_source
 from memtrace.symbols.table import is_library, short_path
 
+MOST_USES = 1000  # of a tensor, that are listed
 # Operations whose result may be the memory of their input.
 VIEWS = frozenset(
     {
@@ -47,6 +49,7 @@ class Sources:
         meta = meta or {}
         self._texts: Mapping[str, str] = meta.get("sources") or {}
         self._parsed: dict[str, Source] = {}
+        self._readers: dict[str, Mapping[str, Sequence[int]]] = {}
         self._full: dict[str, str] = {}
         self._fx = {
             filename: {node["line"]: node for node in nodes}
@@ -203,7 +206,8 @@ class Sources:
         """(file, line, text) of the statements that read a tensor, forward before backward.
 
         In the file where it is made, and in all traces of the program that the file belongs to;
-        what reads a view of the tensor reads the tensor.
+        what reads a view of the tensor reads the tensor. The first ``MOST_USES`` alone, as a chain
+        of views can be as long as the file, and all of it be asked for each of its links.
         """
         region = self._regions.get(filename)
         order = {"forward": 0, "backward": 1}
@@ -214,16 +218,35 @@ class Sources:
                 key=lambda f: order.get(self._regions[f].phase, 2),
             )
         names = {name}
-        found = []
+        found: list[tuple[str, int, str]] = []
         for file in files:
-            for number, statement in sorted(self.source(file).statements.items()):
-                if not statement.callee or names.isdisjoint(statement.arguments):
+            statements, readers = self.source(file).statements, self._readers_in(file)
+            left = [number for one in names for number in readers.get(one, ())]
+            heapify(left)
+            seen = 0
+            while left and len(found) < MOST_USES:
+                number = heappop(left)
+                if number <= seen:
                     continue
+                seen, statement = number, statements[number]
                 if names.isdisjoint(statement.outputs):
                     found.append((file, number, statement.text))
                 if operation_name(statement.callee) in VIEWS:
-                    names.update(statement.outputs)  # the same memory under another name
+                    for view in set(statement.outputs) - names:
+                        names.add(view)  # the same memory under another name
+                        for reader in readers.get(view, ()):
+                            heappush(left, reader)
         return found
+
+    def _readers_in(self, file: str) -> Mapping[str, Sequence[int]]:
+        """The lines of a file whose calls read a name, in order."""
+        if file not in self._readers:
+            readers: dict[str, list[int]] = defaultdict(list)
+            for number, statement in sorted(self.source(file).statements.items()):
+                for name in statement.arguments if statement.callee else ():
+                    readers[name].append(number)
+            self._readers[file] = readers
+        return self._readers[file]
 
     def node_place(self, names: Sequence[str]) -> Place:
         """The place of the last of several nodes, in the FX graph that has most of them.

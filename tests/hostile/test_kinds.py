@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from memtrace.analysis import open_subject
+from memtrace.analysis.predicted import report_prediction
 from memtrace.analysis.rows import Side, add_sides, split_number
 from memtrace.analysis.tensors import describe
 from memtrace.analysis.timing import Timing, add_timings
 from memtrace.cli import main
+from memtrace.errors import MemtraceError
 from memtrace.symbols.dataflow import parameter_place
 from memtrace.symbols.numbers import read_number, read_shape
 from memtrace.symbols.profiled import _nest
@@ -192,6 +195,17 @@ def test_names_that_are_suggested_are_short(
     with pytest.raises(SystemExit):
         main()
     assert len(capsys.readouterr().err) < len(str(path)) + 300
+
+
+def test_programs_in_a_message_are_few(tmp_path: Path) -> None:
+    module = meta()["thunder"][0]
+    many = [module | {"name": "M" * 5000 + str(k)} for k in range(50)]
+    many += [module | {"name": f"M{k}"} for k in range(50)]
+    subject = open_subject(read(save(tmp_path, capture(thunder=many))))
+    with pytest.raises(MemtraceError) as stopped:
+        report_prediction(subject)
+    assert "none of its Thunder programs (MMM" in str(stopped.value)
+    assert len(str(stopped.value)) < len(str(tmp_path)) + 600
 
 
 def test_a_message_cannot_drive_the_terminal(
