@@ -46,6 +46,7 @@ def instrument() -> None:
         import memtrace.analysis.overview
         import memtrace.analysis.predicted
         import memtrace.analysis.tracks
+        import memtrace.analysis.trim
         import memtrace.cli
         import memtrace.program
         import memtrace.render.chrome

@@ -12,7 +12,15 @@ import numpy as np
 
 from memtrace.snapshot.columns import Action, Events, UInt8
 from memtrace.snapshot.stacks import StackInterner
-from memtrace.snapshot.validate import INT64, MOST_BYTES, MOST_SUM, UINT64, Fault, integer
+from memtrace.snapshot.validate import (
+    INT64,
+    MOST_ADDRESS,
+    MOST_BYTES,
+    MOST_SUM,
+    UINT64,
+    Fault,
+    integer,
+)
 
 _BOTH = 255  # older torch's 'free': requested and completed in one event
 
@@ -79,17 +87,19 @@ def read_columns(trace: list[Any], place: str) -> tuple[Events, Sequence[Any]]:
 
 
 def check_sizes(events: Events, place: str) -> None:
-    """Fault where sizes are none that memory has, or would not sum within 64 bits.
+    """Fault where addresses or sizes are none that memory has, or would not sum within 64 bits.
 
     What an OOM event asked for was never given, and may be anything.
     """
-    sizes = np.where(events.action == Action.OOM, 0, events.size)
-    if not len(sizes):
-        return
-    k = int(sizes.argmax())
-    if sizes[k] > MOST_BYTES:
-        raise Fault(f"{place}[{k}].size is {sizes[k]}, more than any memory has")
-    if sizes.sum(dtype=np.float64) > MOST_SUM:
+    given = ~np.isin(events.action, [int(a) for a in _NOWHERE])
+    for key, column, most in (
+        ("addr", events.addr, MOST_ADDRESS),
+        ("size", events.size, MOST_BYTES),
+    ):
+        if len(column) and column.max() > most and (wrong := given & (column > most)).any():
+            k = int(wrong.argmax())
+            raise Fault(f"{place}[{k}].{key} is {column[k]}, more than any memory has")
+    if events.size.sum(dtype=np.float64, where=given) > MOST_SUM:
         raise Fault(f"the sizes in {place} sum to more than 64 bits hold")
 
 

@@ -6,7 +6,16 @@ from typing import Any
 
 from memtrace.snapshot.columns import Block, Segment
 from memtrace.snapshot.stacks import StackInterner
-from memtrace.snapshot.validate import MOST_BYTES, MOST_SUM, UINT64, Fault, brief, integer, is_text
+from memtrace.snapshot.validate import (
+    MOST_ADDRESS,
+    MOST_BYTES,
+    MOST_SUM,
+    UINT64,
+    Fault,
+    brief,
+    integer,
+    is_text,
+)
 
 MOST_DEVICES = 128  # torch's DeviceIndex has 8 bits, of which one is the sign
 _SMALL = 2 << 20  # the allocator's kSmallBuffer: segments of the small pool have this size
@@ -45,8 +54,8 @@ def _read_segment(
     total = _field(segment, "total_size", place)
     if total > MOST_BYTES:
         raise Fault(f"{place}.total_size is {total}, more than any memory has")
-    if address + total > UINT64 + 1:
-        raise Fault(f"{place} of {total} bytes at {address:#x} reaches beyond all addresses")
+    if address > MOST_ADDRESS:
+        raise Fault(f"{place}.address is {address}, more than any memory has")
     kind = segment.get("segment_type", "small" if total <= _SMALL else "large")
     if type(kind) is not str or kind not in ("small", "large"):
         raise Fault(f"{place}.segment_type is {brief(kind)}, not 'small' or 'large'")

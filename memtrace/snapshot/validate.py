@@ -9,7 +9,9 @@ from typing import Any, TypeGuard
 
 INT64 = (1 << 63) - 1
 UINT64 = (1 << 64) - 1
-# No address space is larger (57 bits, half of them the system's), so that no block is.
+# Addresses of programs have 57 bits at most, half of which are the system's: no block is larger.
+# Beyond 2⁶³ not even the system has any; so an address and a size together fit into 64 bits.
+MOST_ADDRESS = 1 << 63
 MOST_BYTES = 1 << 56
 # Sums below it leave room for what rounding adds, within 64 bits.
 MOST_SUM = 1 << 62

@@ -40,7 +40,7 @@ def choose_window(windows: Iterable[Window], spec: str | None = None) -> Window:
     some = _several(steps, text)
     if some:
         return _join(some)
-    number = re.fullmatch(r"(?:iteration[: ])?(-?\d+)", text, flags=re.IGNORECASE)
+    number = re.fullmatch(r"(?:iteration[: ])?(-?[0-9]{1,15})", text, flags=re.IGNORECASE)
     if number:
         wanted = int(number[1])
         if wanted < 0 and -wanted <= len(steps):
@@ -62,7 +62,9 @@ def _several(steps: Sequence[Window], text: str) -> Sequence[Window]:
     """The iterations from the first to the last of those asked for; empty where it is no such."""
     if last := re.fullmatch(r"last:([1-9]\d{0,8})", text, flags=re.IGNORECASE):
         wanted = [k for k, w in enumerate(steps) if w.whole][-int(last[1]) :]
-    elif numbers := re.fullmatch(r"(?:iterations?[: ])?(\d+)-(\d+)", text, flags=re.IGNORECASE):
+    elif numbers := re.fullmatch(
+        r"(?:iterations?[: ])?([0-9]{1,15})-([0-9]{1,15})", text, flags=re.IGNORECASE
+    ):
         wanted = [
             next((k for k, w in enumerate(steps) if w.index == int(number)), -1)
             for number in numbers.groups()

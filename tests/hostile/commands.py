@@ -140,6 +140,8 @@ class Bench:
             ["report", a, "-o", f"{out}/a.html"],
             ["report", a, g, "-o", f"{out}/ab.html"],
             ["view", a],
+            ["trim", a, "-o", f"{out}/t.pkl"],
+            ["trim", a, "-o", f"{out}/t.pkl", "--window", "all"],
         ]
 
     def _run(self, command: list[str], data: bytes, wrongs: list[str]) -> Outcome:

@@ -13,6 +13,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+from memtrace.errors import MemtraceError
+from memtrace.snapshot import read
+
 _LINE = re.compile(r"memtrace: [^\n]+\n")
 
 
@@ -113,6 +116,12 @@ def check_written(path: Path, elements: list[str]) -> list[str]:
     raw = path.read_bytes()
     if path.suffix == ".gz":
         raw = gzip.decompress(raw)
+    if path.suffix == ".pkl":
+        try:
+            read(path)
+        except MemtraceError as error:
+            return [f"what was cut out cannot be read: {error}"]
+        return []
     if path.suffix == ".html":
         page = _Page()
         text = raw.decode("utf-8")

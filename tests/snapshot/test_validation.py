@@ -203,11 +203,11 @@ def test_every_row_is_in_range(tmp_path: Path) -> None:
 
 def test_extremes_are_fine(tmp_path: Path) -> None:
     trace = [
-        event("alloc", addr=(1 << 64) - 1, size=1 << 56, stream=(1 << 64) - 1),
+        event("alloc", addr=1 << 63, size=1 << 56, stream=(1 << 64) - 1),
         event("oom", size=(1 << 63) - 1),
     ]
     recording = read(save(tmp_path, {"segments": [], "device_traces": [trace]}))
-    assert recording.events[0].addr[0] == (1 << 64) - 1
+    assert recording.events[0].addr[0] == 1 << 63
     assert recording.events[0].stream[0] == (1 << 64) - 1
     assert recording.events[0].size.tolist() == [1 << 56, (1 << 63) - 1]
 
@@ -233,7 +233,11 @@ def test_sizes_that_no_memory_has(tmp_path: Path) -> None:
     asked = segment()
     asked["blocks"][0]["requested_size"] = asked["blocks"][1]["requested_size"] = 1 << 62
     assert "sizes in segments sum to more than" in refused(segments=[asked])
-    assert "beyond all addresses" in refused(segments=[segment(address=(1 << 64) - 512)])
+    far = (1 << 63) + 1
+    assert f"segments[0].address is {far}, more" in refused(segments=[segment(address=far)])
+    assert f"device_traces[0][0].addr is {far}, more" in refused(
+        device_traces=[[event("alloc", addr=far)]]
+    )
 
 
 def use(recording: Recording) -> None:
