@@ -14,9 +14,9 @@ from memtrace.timeline import Replay, Rules, Unused, unused_blocks
 from memtrace.timeline.replay import device_meta
 
 _SMALL = 1 << 20  # requests up to here come from the small pool
-_ALLOWED = re.compile(r"([\d.]+ (?:bytes|[KMG]iB)) allowed")
+_ALLOWED = re.compile(r"(?<![\d.])([\d.]++ (?:bytes|[KMG]iB)) allowed")
 # A script ended by the host's memory and not by the device's; torch's is 'OutOfMemoryError'.
-_OF_HOST = re.compile(r"(\w+\.)*_?(Array)?MemoryError\b")
+_OF_HOST = re.compile(r"(?<![\w.])(\w++\.)*+_?(Array)?MemoryError\b")
 
 
 @dataclass(frozen=True, slots=True)
