@@ -59,6 +59,7 @@ OFFERED = [
     ("qwen2-eager", "make 2 × bfloat16[1, 4096, 18944]", "qwen2-eager-3", 0),
     ("qwen2-sdpa", "make 2 × bfloat16[1, 4096, 18944]", "qwen2-sdpa-1", 0),
     ("qwen2-hoist", "keep 13 × tensors of 4 shapes out of the fusion", "qwen2-hoist-1", 0),
+    ("llama", "make 2 × bfloat16[1, 4096, 8192]", "llama-1", 0.001),
     ("vit", "make 4 × float32[8, 197, 3072]", "vit-1", 0.001),
 ]
 
