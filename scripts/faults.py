@@ -108,7 +108,10 @@ def run(fault: Fault, folder: Path, recorded: bool) -> End:
     first = ""
     if fault.signal:
         assert process.stdout is not None
-        first = process.stdout.readline()
+        for line in process.stdout:
+            first += line
+            if line.startswith("ready"):
+                break
         time.sleep(0.2)
         process.send_signal(fault.signal)
     try:

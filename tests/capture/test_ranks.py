@@ -30,7 +30,8 @@ for number in range(5):
     model(torch.randn(16 << rank, 64)).sum().backward()
     optimizer.step()
 dist.destroy_process_group()
-print("rank", rank, *sys.argv[1:])
+# In one piece: both ranks write to one pipe.
+sys.stdout.write(" ".join(["rank", str(rank), *sys.argv[1:]]) + "\n")
 sys.exit(3 * rank * ("--fail" in sys.argv))
 """
 SPAWNS = """

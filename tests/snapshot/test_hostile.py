@@ -270,10 +270,10 @@ def test_every_byte_damaged(tmp_path: Path) -> None:
     path = tmp_path / "a.pkl"
     failed = 0
     for k in range(len(raw)):
-        for flip in (1, 0x80, 0xFF):
-            path.write_bytes(raw[:k] + bytes([raw[k] ^ flip]) + raw[k + 1 :])
-            failed += isinstance(attempt(path), str)
-    assert failed > len(raw)  # most damage is noticed
+        flip = (1, 0x80, 0xFF)[k % 3]
+        path.write_bytes(raw[:k] + bytes([raw[k] ^ flip]) + raw[k + 1 :])
+        failed += isinstance(attempt(path), str)
+    assert failed > len(raw) // 3  # most damage is noticed
 
 
 @pytest.mark.parametrize(
