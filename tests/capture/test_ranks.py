@@ -31,7 +31,7 @@ for number in range(5):
     optimizer.step()
 dist.destroy_process_group()
 # In one piece: both ranks write to one pipe.
-sys.stdout.write(" ".join(["rank", str(rank), *sys.argv[1:]]) + "\n")
+sys.stdout.write(" ".join(["rank", str(rank), *sys.argv[1:]]) + "\\n")
 sys.exit(3 * rank * ("--fail" in sys.argv))
 """
 SPAWNS = """
